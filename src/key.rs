@@ -1,4 +1,4 @@
-//! Finding the keys of requests: the extractor trait, and the extractors that this crate provides.
+//! Extraction of keys from requests: the extractor trait, and the extractors that this crate provides.
 //!
 //! Combine extractors with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
 //! without a key are anonymous and share one row, unless the extractor ends with [`or_reject`](KeyExtractor::or_reject)
@@ -19,7 +19,7 @@
 //! | a path parameter | `path` (feature `axum`) | **name** any other client's key |
 //! | a field of the body, or a user name in a handler | none | **name** any other client's key |
 //! | one key for all callers | [`global`] | spend all tokens |
-//! | the server of an outgoing request | [`host`] | choose it, so use it only around an HTTP client |
+//! | the server of an outgoing request | [`host`] | choose the server, so use this extractor only around an HTTP client |
 //! | another value | a closure over the request's parts, `from_extractor` (feature `axum`) | depends on the value |
 //!
 //! Combining extractors does not help. If one key of a pair is invented, the pair is also a new key, so

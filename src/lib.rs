@@ -47,7 +47,7 @@
 //! | change the response to refused requests | [`Refusal`], [`HeaderFamily`] |
 //! | deny or block callers | [`protection`] |
 //! | log and measure decisions | [`observe`], [`docs::observing`] |
-//! | read limits from a file, change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
+//! | read limits from a file, or change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
 //! | show clients a countdown | `status` (feature `axum`) |
 //! | see which callers are limited and why, and help them | `admin` (feature `admin`), [`docs::operate`] |
 //! | test your limits | [`clock::ManualClock`], [`docs::testing`] |

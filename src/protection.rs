@@ -1,8 +1,8 @@
 //! Deny lists and blocks, which deny callers regardless of their quotas.
 //!
 //! A [`DenyList`] denies callers by [rules](DenyRule), [`AutoBlock`] blocks callers that were denied too often, and
-//! [`RateLimiter::block`](crate::RateLimiter::block) blocks a caller manually. All apply to a caller's key and to its
-//! other [`Signals`].
+//! [`RateLimiter::block`](crate::RateLimiter::block) blocks a caller manually. All three apply to a caller's key and to
+//! the caller's other [`Signals`].
 
 pub use crate::limiter::deny::DenyList;
 pub use crate::limiter::guard::AutoBlock;

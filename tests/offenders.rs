@@ -23,8 +23,8 @@ use test_backend::TestBackend;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The number of other offenders in the first two floods. The third flood has fewer offenders, but each of them calls
-/// nineteen times.
+/// The number of offenders besides the worst ones in each of the first two floods. The third flood has fewer such
+/// offenders, but each of them calls nineteen times.
 const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;

@@ -1,6 +1,6 @@
 //! Test vectors, which contain decisions that were computed in rational arithmetic, independently of this crate.
 //!
-//! To check another file of the same format, set `TOLLGATE_VECTORS` to its path.
+//! To check another file in the same format, set `TOLLGATE_VECTORS` to its path.
 
 use std::time::Duration;
 
@@ -262,7 +262,7 @@ fn sequence(line: &Line) {
     }
 }
 
-/// Makes the calls in a sequence with a limiter, under the vector's quota and other quotas that never deny.
+/// Makes the calls of a sequence through a limiter, under the vector's quota and other quotas that never deny.
 fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) {
     let mut quotas = Quotas::from(quota);
     for seconds in [61, 3607, 86_413].into_iter().take(others) {

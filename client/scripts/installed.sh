@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the package in an empty project with the README's commands. Checks that the README's code compiles against
+# Installs the package into an empty project with the README's commands. Checks that the README's code compiles against
 # the installed types, and that both entries run.
 set -euo pipefail
 client=$(cd "$(dirname "$0")/.." && pwd)

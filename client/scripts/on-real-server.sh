@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the browser tests with real servers, which are the crate's `status`, `status_ui` and `admin` examples.
+# Runs the browser tests against real servers: the crate's `status`, `status_ui` and `admin` examples.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo build --quiet --features admin --example status --example status_ui --example admin
@@ -7,14 +7,14 @@ target=$(cargo metadata --format-version 1 --no-deps | node -pe 'JSON.parse(requ
 folder=$(mktemp -d)
 trap 'kill $(jobs -p); rm -rf "$folder"' EXIT
 
-# Starts an example on a free port and sets `url`.
+# Starts an example on a free port and sets `url` to its URL.
 start() {
   PORT=0 "$target/debug/examples/$1" > "$folder/$1" &
   for _ in $(seq 100); do
     url=$(grep -o 'http://[0-9.:]*' "$folder/$1" | head -1) && return
     sleep 0.1
   done
-  echo "the example $1 printed no URL within 10 s" >&2
+  echo "the $1 example printed no URL within 10 s" >&2
   exit 1
 }
 

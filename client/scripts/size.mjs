@@ -4,8 +4,8 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 /**
- * The bounds in gzipped bytes. A React page loads only `./react`, which includes the code of the main entry that the
- * hooks need.
+ * The bounds in gzipped bytes. A React page loads only `./react`, which includes whatever the hooks need from the main
+ * entry.
  */
 const BOUNDS = { '.': 6700, './react': 6300 };
 
@@ -29,6 +29,6 @@ for (const [entry, file] of [
   fits &&= gzipped <= BOUNDS[entry];
 }
 if (!fits) {
-  console.error('Too large: remove code, or raise the bound in scripts/size.mjs and the README and explain why.');
+  console.error('Too large: remove code, or raise the bound in scripts/size.mjs and in the README, and explain why.');
   process.exit(1);
 }

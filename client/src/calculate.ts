@@ -33,8 +33,8 @@ export interface RateLimitResult {
 
 /**
  * Computes the server's decision on a request that costs `count` tokens at `now` (microseconds since the Unix epoch, by
- * the server's clock). Assumes that no other request spends tokens in the meantime. A `count` of 0 checks whether the
- * key is free of debt.
+ * the server's clock). Assumes that no other request spends tokens in the meantime. A `count` of 0 checks that the key
+ * is not in debt.
  *
  * Uses the same operations on the same doubles as the server, so the results are identical.
  *

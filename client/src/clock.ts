@@ -8,7 +8,7 @@ export interface ServerClock {
    * Keeps the sample with the shortest round trip, until clock drift may have made a newer sample more accurate.
    */
   sample(now: number, sent: number, received: number): void;
-  /** Accepts the next sample even if its round trip is long, because the monotonic clock may have been stopped. */
+  /** Accepts the next sample even if its round trip is long, because the monotonic clock may have stopped. */
   distrust(): void;
   /** The server's time (microseconds since the epoch) at `monotonic` (milliseconds). */
   at(monotonic: number): number;

@@ -53,7 +53,7 @@ export function parseRetryAfter(headers: HeaderSource, now: number): number | nu
   return Number.isNaN(wait) ? null : Math.max(wait, 0);
 }
 
-/** Returns the strings in a list with their parameters. The result is empty if the field is malformed. */
+/** Returns the strings in a list, each with its parameters. The result is empty if the field is malformed. */
 function parseList(field: string | null): [string, Map<string, string>][] {
   const text = (field ?? '').trim();
   const members: [string, Map<string, string>][] = [];

@@ -23,7 +23,7 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * `createRateLimit`.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Without the memo, each render would create a new store if stores are not shared.
+  // Where stores are not shared, each render would create a new store without this memo.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]

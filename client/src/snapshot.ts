@@ -24,7 +24,7 @@ export interface RateLimitConfig {
 interface CommonFields extends RateLimitConfig {
   /** The time of the snapshot by the server's clock. */
   readonly now: number;
-  /** If present, no request is allowed before this instant, where 2^53 - 1 means never. */
+  /** If present, no request is allowed before this instant, or at all if the value is 2^53 - 1. */
   readonly not_before?: number;
 }
 

@@ -7,7 +7,7 @@ import { createProjection } from './projection.js';
 import { RateLimitError, request } from './request.js';
 import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 
-/** The options of a store, in which times are in milliseconds. */
+/** The options of a store. Times are in milliseconds. */
 export interface RateLimitOptions {
   /** The status endpoint, which returns a `Snapshot` or, for several policies, `{ limits: [snapshot, ...] }`. */
   readonly url: string;
@@ -26,7 +26,7 @@ export interface RateLimitOptions {
   readonly policies?: readonly string[];
   /** The time after which a request fails. Default 10,000. */
   readonly timeout?: number;
-  /** The maximum number of times that a failed request is retried, after 1, 2, 4, ... s. Default 5. */
+  /** The maximum number of retries of a failed request, with backoffs of up to 1, 2, 4, ... s. Default 5. */
   readonly retries?: number;
   /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
@@ -38,9 +38,9 @@ export interface RateLimitOptions {
 
 /** Whether a request would be allowed now. A store returns the same object until the content of the status changes. */
 export interface RateLimitStatus {
-  /** Whether the request would be allowed. `true` before the first snapshot, so the server decides. */
+  /** Whether the request would be allowed. `true` before any snapshot or observed response, so that the server decides. */
   readonly ok: boolean;
-  /** When the request will be allowed, by `Date.now()` and rounded up. `null` if it is allowed now or never. */
+  /** When the request will be allowed, by `Date.now()`, rounded up. `null` if it is allowed now, or never allowed. */
   readonly retryAt: number | null;
   /** Whether a snapshot has been received. */
   readonly known: boolean;

@@ -79,7 +79,7 @@ test('a request must be allowed by all quotas of a policy in the same shard', as
 
   w.answer = { limits: [minute, { ...day, policy: 'other' }], now: NOW };
   await w.store.refresh();
-  assert.equal(w.store.getStatus().ok, true, 'different policies may spend tokens of different shards');
+  assert.equal(w.store.getStatus().ok, true, 'different policies may spend tokens from different shards');
 });
 
 test('tokens are spent from the same shard for all quotas of a policy', async (t) => {

@@ -392,7 +392,7 @@ test('a page that becomes visible fetches again if a clock was stopped or set', 
   await w.pass(10);
   await show();
   assert.equal(w.urls.length, 2, 'one request per clock jump');
-  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the time asleep counts');
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the time spent asleep counts');
 
   w.clockError = 90_000;
   await show();
@@ -421,7 +421,7 @@ test('a refusal has a retry time, even without a snapshot', async (t) => {
   assert.equal(ok, false);
   await w.pass(200);
   assert.equal(ok, true);
-  assert.equal(w.urls.length, 2, 'an unexpected refusal fetches a snapshot');
+  assert.equal(w.urls.length, 2, 'a snapshot is fetched after an unexpected refusal');
 });
 
 test('a date in `Retry-After` is compared with the date of the response', async (t) => {
@@ -453,7 +453,7 @@ test('`check` applies observed responses', async (t) => {
   assert.equal(w.store.check(at, 2)?.ok, true);
   const later = w.store.check(at + 18_000, 3);
   assert.deepEqual([later?.ok, later?.value], [true, 10]);
-  assert.equal(w.urls.length, 1, 'a successful response does not cause a fetch of a snapshot');
+  assert.equal(w.urls.length, 1, 'no snapshot is fetched after a successful response');
 });
 
 test('an item without a reset time applies for the whole window', (t) => {
@@ -487,7 +487,7 @@ test('the exact retry time of the snapshot takes precedence over whole seconds i
   assert.equal(w.store.getStatus(1).retryAt, exact);
   w.store.observe(new Response(null, { status: 429, headers: { ratelimit: '"chat";r=0;t=6', 'retry-after': '6' } }));
   assert.equal(w.store.getStatus(1).retryAt, exact);
-  assert.equal(w.urls.length, 1, 'an expected refusal does not cause a fetch of a snapshot');
+  assert.equal(w.urls.length, 1, 'no snapshot is fetched after an expected refusal');
 });
 
 test('the exact retry time applies even if a response is observed before its tokens are spent', async (t) => {

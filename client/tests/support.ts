@@ -4,7 +4,7 @@ import type { RowSnapshot, Shard, ShardedSnapshot } from '../src/index.js';
 /** The time of the snapshots, in microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
-/** Returns a snapshot of a full bucket with ten tokens per minute, with `fields` replacing the default values. */
+/** Returns a snapshot of a full bucket that refills ten tokens per minute. `fields` replaces the default values. */
 export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
   return {
     policy: 'chat',
@@ -23,7 +23,7 @@ export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
 }
 
 /**
- * Returns a snapshot of a divided bucket, with `fields` replacing the default values. Each shard has ten tokens, which are
+ * Returns a snapshot of a sharded bucket. `fields` replaces the default values. Each shard has ten tokens, which are
  * refilled within a minute, unless `rows` replaces the shard's fields.
  */
 export function sharded(rows: readonly Partial<Shard>[], fields: Partial<ShardedSnapshot> = {}): ShardedSnapshot {

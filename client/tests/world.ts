@@ -9,7 +9,7 @@ import {
 } from '../src/index.js';
 import { NOW, snapshot } from './support.js';
 
-/** A simulated server, network and browser, in which times are in milliseconds. */
+/** A simulated server, network and browser. Times are in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
   /** What the server returns: one or several snapshots, another response, or a network error. */

@@ -136,7 +136,7 @@ pub(super) struct Credit {
     tokens: u64,
 }
 
-/// `POST /credit`: returns tokens to a key.
+/// `POST /credit`: gives tokens back to a key.
 pub(super) async fn credit(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,

@@ -42,10 +42,10 @@ impl Selection {
 
 const DEFAULT_MAX: usize = 20;
 
-/// Long lists occur only if many keys are blocked or have their own quotas.
+/// The maximum length of most lists. `/limited` returns shorter ones.
 const MAX_LISTED: usize = 1000;
 
-/// Each key requires a call to the backend.
+/// The maximum length of the lists of `/limited`, which calls the backend for each key.
 const MAX_LIMITED: usize = 100;
 
 pub(super) fn shown(digest: Digest) -> String {
@@ -229,8 +229,8 @@ struct LimitedKey {
     now: Answer,
 }
 
-/// `GET /limited`. Reads each key from the backend, because cached denials may be up to a second old, and keys cannot
-/// be derived from the window digests under which they are cached.
+/// `GET /limited`. Reads each key from the backend, because cached denials may be up to a second old, and the window
+/// digests under which they are cached do not reveal the keys.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,

@@ -104,8 +104,8 @@ impl Admin {
         self.policies(policies)
     }
 
-    /// Sets the observer from which `/top` and `/limited` take the heaviest keys, and without which they list no keys.
-    /// Add the same observer to the limiter.
+    /// Sets the observer that supplies the heaviest keys to `/top` and `/limited`. Without it, they list no keys. Add
+    /// the same observer to the limiter.
     #[must_use]
     pub fn top(mut self, top: &Arc<Top>) -> Admin {
         self.top = Some(Arc::clone(top));

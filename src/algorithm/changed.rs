@@ -79,7 +79,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Rolls the row at the rates of both buckets, and returns the result that has less debt.
+/// Rolls the row at the rates of both buckets, and returns the result with less debt.
 fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
@@ -137,7 +137,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// Returns the first instant in `from..end` at which `holds` returns `true`, as it must for all later instants.
+/// Returns the first instant in `from..end` at which `holds` is true. From then on, it must stay true.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -151,8 +151,8 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 }
 
 /// Returns a foreign row after a settlement that charges `more` tokens. The stamp stays the same, and the time until
-/// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the last
-/// boundary that repays the row, but the debt would be repaid by then at the average rate, so the bound holds.
+/// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the boundary at
+/// which the row is fully repaid. At the average rate, the debt is repaid by `clear`, so the bound still holds.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);

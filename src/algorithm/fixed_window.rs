@@ -32,7 +32,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
 }
 
 /// Returns the instant at which the row expires: a whole number of windows after `at`, rounded up to a whole second.
-/// After an [overrun](super::changed::overrun), `at` may not be a boundary. Even then, the result is not too early.
+/// Even if `at` is not a boundary, the row thus does not expire too early after an [overrun](super::changed::overrun).
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // The third boundary can be represented, but a debt that takes three centuries is never repaid.
+        // The third boundary can be represented, but three centuries cannot, so the debt counts as never repaid.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

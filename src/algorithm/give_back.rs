@@ -1,4 +1,4 @@
-//! Settlement of a charge whose actual cost is higher or lower than the charged cost, or which is canceled.
+//! Settlement of a charge that is canceled, or whose actual cost is higher or lower than the charged cost.
 //!
 //! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
 //! `n - r` tokens had been charged, the row might have been fully repaid earlier, and a full bucket would have gained
@@ -12,7 +12,7 @@
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
 //!
-//! If fewer tokens are outstanding than these rules imply, the row was reset or evicted, and it receives no refund.
+//! If fewer tokens are outstanding than these rules imply, the row has been reset or evicted, and nothing is refunded.
 
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
@@ -33,7 +33,7 @@ impl ChargeRecord {
     /// [settle](settle()) this record at an actual cost of 0.
     ///
     /// A credit returns at most the tokens that are spent. Unlike a refund, it takes effect even if the tokens were
-    /// charged under another quota (the row is converted to this quota), and while reservations are pending (they keep
+    /// charged under another quota (the row is then converted to this quota) or if reservations are pending (they keep
     /// their due times). The quota's bound grows by the credited tokens, even for later intervals, because a charge may
     /// be refunded after its tokens were credited.
     pub fn credit(tokens: u64) -> ChargeRecord {
@@ -63,8 +63,8 @@ impl ChargeRecord {
 /// is forfeited. Settle a charge at most once.
 ///
 /// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
-/// cost is higher, the difference is added to that row. The row keeps its stamp. Unless it is a sliding window, it
-/// expires later, in proportion to the debt.
+/// cost is higher, the difference is added to that row. The row keeps its stamp and, unless it belongs to a sliding
+/// window, expires later, in proportion to the debt.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -109,7 +109,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
         // Until the row expires, other quotas count both of its windows.
         return state.clear;
     }
-    // The result is when the last charge before `now` is fully repaid. No charge leaves the row above the ceiling.
+    // This is when the last charge before `now` is fully repaid. No charge leaves the row above the ceiling.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
@@ -186,8 +186,8 @@ fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
-/// Subtracts `given` tokens, a fraction if part of the charge has been repaid, from the `outstanding` tokens of a row.
-/// The difference is rounded up, because rows store whole tokens.
+/// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` has a fraction if part of the charge has
+/// been repaid. The difference is rounded up, because rows store whole tokens.
 fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_refund_that_cannot_be_counted_exactly_is_forfeited() {
-        // After about 10^15 tokens, `carry` is 2^53, where integers are no longer exact in an `f64`.
+        // After about 10^16 refunded tokens, `carry` reaches 2^53, above which not all integers are exact in an `f64`.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, _last] = [5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));

@@ -2,12 +2,12 @@
 //!
 //! A leased token counts as spent. It is also *outstanding* until its holder reports it as spent or returns it unused,
 //! or until the lease ends. Spent tokens are repaid as usual, but their number never drops below the number of
-//! outstanding tokens. With this *floor*, the quota's bound holds, no matter how many processes hold leases and which
+//! outstanding tokens. With this *floor*, the quota's bound holds, no matter how many processes hold leases or which
 //! requests and reports are delayed or lost.
 //!
 //! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, `C - S`
 //! tokens can be admitted, plus the leased tokens that are still unspent, which are at most `O`. Granting and returning
-//! a lease only move tokens between these two parts, a report changes neither, and when a lease ends, its tokens stay
+//! leases only moves tokens between these two parts, a report changes neither, and when a lease ends, its tokens stay
 //! spent. Only a refill increases the sum, at the quota's rate. Because `S` is at least `O`, the sum never exceeds `C`.
 //!
 //! A row does not list its leases. Each lease belongs to a *generation*, the period of [`LEASE_LIFE`] in which it was
@@ -23,7 +23,7 @@ use super::{Algorithm, Micros, Quota, State};
 use super::{Ask, Step, Verdict, fixed_window, step};
 use super::{available, cleared, roll, token_bucket};
 
-/// The time for which a generation grants leases. A lease ends one to two such periods after it was granted.
+/// The time during which a generation's leases are granted. A lease ends one to two such periods after it was granted.
 pub const LEASE_LIFE: Duration = Duration::from_secs(2);
 
 const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
@@ -31,7 +31,7 @@ const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
 /// The smallest lease. With fewer tokens, a lease would not save a call to the backend.
 pub(crate) const MIN_LEASE: u64 = 2;
 
-/// The outstanding tokens of a window. The default is a window without leases. See [`lease`] for an example.
+/// The outstanding tokens of a window. The default is that of a window without leases. See [`lease`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the layout of rows.
 pub struct Outstanding {
@@ -75,7 +75,7 @@ impl Outstanding {
 pub struct LeaseId {
     /// The instant of the row's first lease.
     pub since: Micros,
-    /// The instant at which the generation stops granting leases.
+    /// The instant from which no more leases of the generation are granted.
     pub turn: Micros,
 }
 
@@ -169,7 +169,7 @@ pub fn lease(
     Lease { tokens: granted, id, life, state: state.or_none(), outstanding, now }
 }
 
-/// Removes the leases that have ended by `now`, and raises the spent tokens to at least the outstanding tokens.
+/// Removes the leases that have ended by `now`, and ensures that at least as many tokens are spent as are outstanding.
 /// Backends call this before [`step`](super::step) and [`settle`](super::settle()) if a window has outstanding tokens.
 pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros) -> (State, Outstanding) {
     let (mut state, mut left) = (*state, *outstanding);
@@ -177,11 +177,11 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         return (state, Outstanding::default());
     }
     if left.turn > now.plus(LIFE) {
-        // The clock was set back, so both generations end later than planned.
+        // The clock was set back. This limits how much later than planned both generations end.
         left.turn = now.plus(LIFE);
     }
     // Until a generation ends, tokens are repaid only down to the old floor. The row is therefore first rolled to that
-    // instant, at which `clear` is computed, so that other quotas count the tokens that were still spent.
+    // instant, for which `clear` is computed, so that other quotas count the tokens that were still spent.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();
@@ -232,7 +232,8 @@ pub(crate) fn denied_by_leases(
     loop {
         let verdict = step(quota, &state, at, ask).verdict;
         let Verdict::Deny { retry } = verdict else { return Verdict::Deny { retry: Some(at.since(now)) } };
-        // At each boundary, outstanding tokens of a sliding window count in full. After a few, no others are left.
+        // At each boundary, outstanding tokens of a sliding window count in full again. After a few boundaries, the row
+        // has no other tokens.
         boundaries += 1;
         let end = if is_sliding && boundaries < 4 {
             left.turn.min(fixed_window::boundary(quota, fixed_window::index(quota, at) + 1))

@@ -1,10 +1,10 @@
-//! The rate-limiting arithmetic, which decides an [`Ask`] based on a quota, the state of a row and an instant.
+//! The rate-limiting arithmetic: functions that decide an [`Ask`] based on a quota, the state of a row and an instant.
 //!
-//! The functions are pure: they read no clock and never wait. All backends use them, so they all make the same
-//! decisions. To simulate a limit without a backend, call them directly.
+//! They are pure: they read no clock and never wait. All backends use them, so they all make the same decisions. To
+//! simulate a limit without a backend, call them directly.
 //!
-//! The state of a key is the number of tokens **spent** and the instant of that count. Spent tokens are a debt that is
-//! **repaid** over time, as the algorithm defines. The rest of the capacity is available.
+//! The state of a key consists of the number of **spent** tokens and the instant of that count. Spent tokens are a debt
+//! that is **repaid** over time, as the algorithm defines. The rest of the capacity is available.
 //!
 //! ```
 //! use std::time::Duration;
@@ -57,7 +57,7 @@ use step::{granted, retry_own};
 /// The stored state of a key under a policy. The default is the state of a new key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// The tokens spent and not yet repaid at [`at`](State::at). More than the capacity while reservations are pending.
+    /// The tokens spent and not yet repaid at [`at`](State::at). With reservations, possibly more than the capacity.
     pub spent: f64,
     /// The instant from which `spent` is repaid. For windows, the last boundary up to which tokens have been repaid.
     pub at: Micros,
@@ -66,9 +66,9 @@ pub struct State {
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires: all of its tokens have then been repaid under the quota that wrote
-    /// it, so other quotas ignore the row. A backend may store a later instant, except for a sliding window, for which
-    /// `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means that the row never expires.
+    /// The whole second at which the row expires: by then, all of its tokens have been repaid under the quota that
+    /// wrote it, so other quotas ignore the row. A backend may store a later instant, except for a sliding window, for
+    /// which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means that the row never expires.
     pub clear: Micros,
 }
 
@@ -90,19 +90,19 @@ const NO_WAIT: u64 = u64::MAX;
 const ANY_WAIT: u64 = NO_WAIT - 1;
 
 impl Ask {
-    /// Asks for `cost` tokens immediately. A cost of 0 checks that the key is not in debt.
+    /// Asks for `cost` tokens immediately. A cost of 0 only checks that the key is not in debt.
     pub const fn cost(cost: u64) -> Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// Accepts a reservation that is due within `wait`. Has no effect if the quota has no reservations.
+    /// Accepts a reservation that is due within `wait`. Has no effect if the quota does not allow reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = whole_micros(wait).min(ANY_WAIT);
         self
     }
 
-    /// Accepts a reservation no matter how late it is due. Has no effect if the quota has no reservations.
+    /// Accepts a reservation no matter how late it is due. Has no effect if the quota does not allow reservations.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
         self.max_wait = ANY_WAIT;
@@ -151,7 +151,7 @@ pub enum Verdict {
         /// The time until the reservation is due, in whole microseconds. It is more than zero.
         wait: Duration,
     },
-    /// The ask is denied, and no tokens were spent.
+    /// The ask is denied, and no tokens are spent.
     Deny {
         /// The shortest wait, in whole microseconds, after which the same ask succeeds if the key spends nothing in the
         /// meantime. `None` if the ask can never succeed.
@@ -176,7 +176,7 @@ impl Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. A denial refills it without charging it, unless another quota wrote it.
+    /// The row after the decision: on a denial, refilled but not charged or, if another quota wrote it, unchanged.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -203,7 +203,7 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// Like [`roll`], but leaves a foreign row unchanged, because its `clear` is still needed when it is stored.
+/// Like [`roll`], but leaves a foreign row unchanged, because its `clear` is still needed when the row is stored.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -296,20 +296,20 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// Returns the number, never 0, that identifies a quota in its rows, for authors of backends.
+/// Returns the number, never 0, by which rows identify the quota that wrote them. For authors of backends.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
 
-/// Returns the quota with its window boundaries set, for authors of backends. If a fixed window has no `start`, one of
-/// its boundaries is `seed` microseconds after the epoch. The seed is part of the key's digest. The stamp stays the
-/// same. The quota of a [`Take`](crate::backend::Take) is already seeded.
+/// Returns the quota with its window boundaries set. For authors of backends. If a fixed window has no `start`, one of
+/// its boundaries is `seed` microseconds after the epoch. The seed is part of the key's digest and does not change the
+/// stamp. The quota of a [`Take`](crate::backend::Take) is already seeded.
 #[must_use]
 pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks that a quota can grant requests: a capacity of 0 needs reservations. Creating a policy makes this check.
+/// Checks that a quota can grant requests: a capacity of 0 requires reservations. Every new policy is checked.
 ///
 /// # Errors
 /// Fails if the quota would deny every request.
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_reservation_shrinks_within_a_window() {
-        // At most 25 tokens can be spent at any time, so a cost of 25 does not fit before the next window. Half a
+        // At most 25 tokens can be outstanding at once, so a cost of 25 does not fit before the next window. Half a
         // window later, the wait for the reservation is short enough.
         let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
         let begin = Micros::new(1_700_000_040_000_000);

@@ -48,8 +48,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (then < Micros::MAX).then_some(then)
 }
 
-/// Returns the row with up to `tokens` fewer spent tokens. The tokens of the current window are returned first, because
-/// they would count for longer. The rest is returned from the previous window, at its current weight.
+/// Removes up to `tokens` spent tokens from the row: first from the current window, in which they would count for
+/// longer, and then from the previous window, at its current weight.
 pub(super) fn credited(quota: &Quota, state: &State, now: Micros, tokens: f64) -> State {
     let rest = (tokens - state.spent).max(0.0);
     let weight = (quota.period_micros() - elapsed(quota, state, now)) as f64;
@@ -67,7 +67,7 @@ fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
-/// Returns how many microseconds into a window the weighted `count` of the previous one first is at most `level`.
+/// Returns the number of microseconds after which the weighted `count` of the previous window is at most `level`.
 fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     if count <= level {
         return 0;

@@ -1,4 +1,4 @@
-//! The two functions that make decisions: one decides a single row, and the other decides all rows of a call together.
+//! The two functions that make decisions: one for a single row, and one for all rows of a call together.
 
 use std::borrow::BorrowMut;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 /// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit or, for a rate of more than 2^32
 ///   tokens in lowest terms, within the relative precision of an `f64`, which is 2^-52.
 /// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is ahead of `now`
-///   by more than the time to refill the capacity, and by more than the time to repay the row's own debt.
+///   by more than both the time to refill the capacity and the time to repay the row's own debt.
 /// - A row that was written under another quota (with another stamp) keeps its spent tokens until its
 ///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates, so a
 ///   downgrade denies a caller for no longer than the old quota would take to repay the debt.
@@ -166,7 +166,7 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
-/// Grants or reserves the tokens of `ask` from a rolled row of the same quota. Returns `None` if the ask is denied.
+/// Returns the verdict on `ask` for a rolled row of the same quota, or `None` if the ask is denied.
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
@@ -177,7 +177,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns when `ask`, which is denied at `now`, would be granted. The row is of the same quota and already rolled.
+/// Returns the instant at which `ask`, denied at `now`, would be granted. The row is rolled and of the same quota.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),

@@ -1,8 +1,8 @@
 //! The token bucket, in which spent tokens are repaid continuously.
 //!
-//! Decisions move `at` only by whole *grains*. A grain is `grain_micros` microseconds, in which exactly `grain_tokens`
-//! tokens are repaid. Stored rows therefore contain whole tokens, and no rounding errors accumulate. Only the tokens
-//! repaid within the current grain are computed in floating point, for one decision.
+//! Until a row is fully repaid, decisions move `at` only by whole *grains*. A grain is `grain_micros` microseconds, in
+//! which exactly `grain_tokens` tokens are repaid. Stored rows therefore contain whole tokens, and no rounding errors
+//! accumulate. Only the tokens repaid within the current grain are computed in floating point, anew for each decision.
 
 use super::quota::Quota;
 use super::{Micros, State};

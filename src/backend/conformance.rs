@@ -173,7 +173,7 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "one token is missing: {retry:?}");
 }
 
-/// Tests that a row keeps its spent tokens when the quota changes, and the old quota until a charge is granted.
+/// Tests that, when the quota changes, a row keeps its spent tokens, and keeps the old quota until a charge is granted.
 pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
@@ -240,7 +240,7 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // A peek returns the row's present state under the quota that wrote it, and its stored state under others.
+            // A peek returns the row's present state if the same quota wrote it, and its stored state otherwise.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
                 assert_eq!(
@@ -259,8 +259,8 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
     }
 }
 
-/// Tests that a settlement charges or refunds the difference between the actual cost and the charge. If there are
-/// several reservations, only the last can be refunded.
+/// Tests that a settlement charges or refunds the difference between the actual cost and the charge, and that only the
+/// last of several reservations can be refunded.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -298,7 +298,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
-    // A credit returns tokens of any charge, but not more tokens than are spent.
+    // A credit gives back tokens of any charge, but not more tokens than are spent.
     for quota in [Quota::token_bucket(10, DAY), Quota::fixed_window(10, DAY), Quota::sliding_window(10, DAY)] {
         let take = Take::new(fresh_row(&policy), &quota, Ask::cost(7));
         for (tokens, spent, took_effect) in [(1, 0.0, false), (3, 4.0, true), (500, 0.0, true)] {

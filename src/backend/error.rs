@@ -5,7 +5,7 @@ use std::fmt;
 
 /// An error that a backend returns if it cannot decide. A denial is not an error.
 ///
-/// The message omits the cause, so log `source()` too. With the `axum` feature, it converts to a 503 response.
+/// The message omits the cause, so log `source()` too. With the `axum` feature, the error converts to a 503 response.
 ///
 /// ```
 /// use tollgate::backend::{Error, ErrorKind};

@@ -12,14 +12,14 @@ use crate::algorithm::{Lease, LeaseReport, Quota};
 ///
 /// Operations on rows with outstanding tokens follow the rule of [`algorithm::lease`](crate::algorithm::lease()):
 /// [`acquire`](super::Backend::acquire), [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle) apply
-/// [`settle_leases`](crate::algorithm::settle_leases) first, and a refund never reduces the number of spent
-/// tokens below that of outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. Rows outlive
-/// their leases.
+/// [`settle_leases`](crate::algorithm::settle_leases) first, and refunds never reduce the spent tokens below the
+/// outstanding tokens. [`reset`](super::Backend::reset) removes outstanding tokens. Rows outlive their leases.
 pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
-    /// Applies reports and grants a lease. This method sends the request once, even if the returned future is dropped.
+    /// Applies the reports and grants a lease. The request is sent when this method is called, even if the returned
+    /// future is dropped, and is sent at most once.
     ///
     /// # Errors
-    /// Fails if the request may not have been carried out. Its tokens then stay outstanding until the leases end.
+    /// Fails if the request has failed or may have failed. Its tokens then stay outstanding until the leases end.
     fn lease(&self, request: &LeaseRequest<'_>) -> BackendFuture<Lease>;
 
     /// Runs a task in the background.

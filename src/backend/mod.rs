@@ -1,4 +1,4 @@
-//! Backends, which store the rows of limiters and decide charges on them.
+//! Backends, which store the rows of limiters and decide the charges to these rows.
 //!
 //! Applications need only the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
 //! backends and is unstable until 1.0: any minor version may change it.
@@ -32,7 +32,7 @@ pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};
 
-/// Stores rows and decides charges on them.
+/// Stores rows and decides the charges to them.
 ///
 /// Implementations must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
@@ -44,7 +44,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///   and time. `spent` is bit-identical, and waits are equal to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the server's clock is used.
 /// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
-///   were not spent, and must never allow a denied key because its storage is full.
+///   were not spent, and must never stop denying a key because the storage is full.
 /// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped,
 ///   so a client cannot avoid a charge by disconnecting. A network backend spawns a task for this purpose.
 /// - **At most once.** A backend never repeats a charge, not even after a timeout, and never undoes a charge that it
@@ -85,8 +85,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
     note = "connecting to a server is `async` and may fail: write `RedisBackend::connect(url).await?`"
 )]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Decides every take, and stores all of them, or none of them if one is denied. Returns one step for each take, in
-    /// order. If a call is denied, the steps for the takes that would have been granted contain the unchanged rows.
+    /// Decides every take. Stores all of them, or none if any is denied. Returns one step for each take, in order. If a
+    /// call is denied, the steps for the takes that would have been granted contain the unchanged rows.
     ///
     /// # Errors
     /// The future fails if the backend cannot decide. A denial is not an error.
@@ -108,14 +108,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the secret with which limiters hash keys unless they set their own. With `None`, the default, each
-    /// limiter generates a random secret, so a backend that several processes share must return one.
+    /// Returns the secret with which limiters hash keys unless they set their own. `None`, the default, means that each
+    /// limiter generates a random secret, so a backend that several processes share must return a secret.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// Returns a future that completes when the backend's time reaches `instant`. With `None`, the default, limiters
-    /// use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
+    /// Returns a future that completes when the backend's time reaches `instant`. `None`, the default, means that
+    /// limiters use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -131,13 +131,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the channel for limiters' run-time changes. With `None`, the default, a change affects only its limiter.
+    /// Returns the channel for run-time changes. `None`, the default, means that a change affects only one limiter.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
 
-    /// Returns the interface through which limiters lease tokens. With `None`, the default, the backend decides every
-    /// call, even under a policy with [leases](crate::Policy::leases).
+    /// Returns the interface through which limiters lease tokens. `None`, the default, means that the backend decides
+    /// every call, even under a policy with [leases](crate::Policy::leases).
     fn lease_backend(&self) -> Option<Arc<dyn LeaseBackend>> {
         None
     }
@@ -147,7 +147,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Health::default()
     }
 
-    /// Returns each policy's number of rows in this process, largest first. May combine some policies as `(others)`.
+    /// Returns the number of rows of each policy in this process, largest first. May list some of them as `(others)`.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
@@ -163,7 +163,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [`secret`](Backend::secret). Existing rows are not changed.
     ///
     /// # Errors
-    /// Fails without adding rows if the bytes are invalid, or by default as [`Unsupported`](ErrorKind::Unsupported).
+    /// Fails if the bytes are invalid, adding no rows. The default fails as [`Unsupported`](ErrorKind::Unsupported).
     fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
         let _ = bytes;
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot load rows; use a MemoryBackend"))
@@ -202,7 +202,7 @@ pub struct Health {
     pub rows: Option<usize>,
     /// The number of rows that were evicted before they expired.
     pub evictions: Option<u64>,
-    /// The number of charges made to overflow rows, each of which is shared by several keys.
+    /// The number of charges decided on overflow rows, each of which is shared by several keys.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open. If it is, calls fail immediately.
     pub circuit_open: Option<bool>,
@@ -325,7 +325,7 @@ impl RowId<'_> {
 
 /// A charge to one window of a row under a quota, as the backend sees it.
 ///
-/// A policy with several [quotas](crate::policy::Quotas) charges one take for each quota, in separate windows of a row.
+/// A charge under a policy with several [quotas](crate::policy::Quotas) has one take per quota, each in its own window.
 ///
 /// ```
 /// use tollgate::{algorithm::{Ask, ChargeRecord}, backend::{Adjustment, Backend, RowId, Take}};
@@ -348,9 +348,9 @@ impl RowId<'_> {
 pub struct Take<'a> {
     /// The row.
     pub row: RowId<'a>,
-    /// The window of the row, which is below [`RowId::MAX_WINDOWS`]. It is 0 if the policy has one quota.
+    /// The window of the row, which is below [`RowId::MAX_WINDOWS`]. It is 0 if the policy has only one quota.
     pub window: u8,
-    /// The quota, with window boundaries [derived](crate::algorithm::seeded) from the row unless it sets them.
+    /// The quota. Unless it sets its window boundaries, they are [derived](crate::algorithm::seeded) from the row.
     pub quota: Quota,
     /// The cost, and the longest wait that the caller accepts.
     pub ask: Ask,

@@ -45,7 +45,7 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the channel cannot be reached. Other subscribers may nevertheless have received the notice.
     fn publish(&self, notice: Notice) -> BackendFuture<()>;
 
-    /// Publishes a notice in the background. A channel may retry a limited number of notices; by default, it does not.
+    /// Publishes a notice in the background. A channel may retry a limited number of notices; the default does not.
     fn publish_later(&self, notice: Notice) {
         drop(self.publish(notice));
     }
@@ -60,7 +60,7 @@ pub trait NoticeSubscriber: Send + Sync + 'static {
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
-/// A message on a [`NoticeChannel`], with a topic, text and a lifetime.
+/// A message on a [`NoticeChannel`], with a topic, a text and a lifetime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Notice {
@@ -68,8 +68,8 @@ pub struct Notice {
     pub topic: Vec<u8>,
     /// The content of the notice. `None` withdraws the current notice of the topic.
     pub text: Option<String>,
-    /// The time from now until the notice expires. `None` if the notice stays until it is withdrawn.
+    /// The time from now until the notice expires, or `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
-    /// The time since the notice was published, by the channel's clock. Zero when publishing, or if it is unknown.
+    /// The time since the notice was published, by the channel's clock. Zero for a new notice, or if unknown.
     pub age: Duration,
 }

@@ -59,7 +59,7 @@ impl ManualClock {
     }
 
     /// Returns the earliest instant that a request is waiting for, or `None` if no request is waiting. To wake all
-    /// requests one after another, set the clock to this instant repeatedly until this method returns `None`.
+    /// requests one after another, repeatedly set the clock to this instant until this method returns `None`.
     pub fn next_wake(&self) -> Option<Micros> {
         // `sleepers` does not contain sleeps that have been woken or were never polled.
         self.state().sleepers.keys().next().map(|(instant, _)| *instant)

@@ -17,8 +17,8 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock, even one that is stopped. Each jump of the clock can admit at most one additional
-/// burst of the quota's capacity.
+/// Limiters work with any clock, even one that is stopped. After each jump of the clock, at most one additional burst
+/// of the quota's capacity can be admitted.
 ///
 /// ```
 /// use tollgate::{algorithm::Micros, clock::Clock, MemoryBackend, RateLimiter};

@@ -11,7 +11,7 @@ use crate::middleware::key::KeyExtractor;
 use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 
 impl Config {
-    /// Returns a single layer for all routes. For policies that name no extractor, `key` finds the caller. Add the
+    /// Returns a single layer for all routes. For policies that name no extractor, `key` identifies the caller. Add the
     /// layer to the router as described in [`RouteLimits::table`](crate::RouteLimits::table).
     ///
     /// # Panics
@@ -77,7 +77,7 @@ impl ConfiguredPolicy {
     }
 }
 
-/// Returns the name by which routes select `choice`, which becomes a group of `limits` unless it is a single policy.
+/// Returns the name by which routes select `choice`. Unless it is one policy without a cost, adds a group to `limits`.
 #[track_caller]
 fn with_choice(limits: RouteLimits, line: &str, choice: &Choice) -> (RouteLimits, String) {
     if let ([policy], None) = (&choice.policies[..], choice.cost) {

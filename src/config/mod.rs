@@ -49,9 +49,9 @@
 //! | field | value | default |
 //! | --- | --- | --- |
 //! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table (see below) | required |
-//! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the policy's quota |
+//! | `policies.NAME.tiers.TIER` | the quota of a tier, which must use the policy's algorithm | the policy's quota |
 //! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
-//! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the route's cost or, without one, the layer's cost |
+//! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the route's cost or, if it has none, the layer's cost |
 //! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | requests do not wait |
 //! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::policy::Enforce) | false |
 //! | `policies.NAME.enforce` | the [share](crate::policy::Enforce::Share) of keys, from 0.0 to 1.0, for which the policy is enforced | 1 |
@@ -212,7 +212,7 @@ impl Config {
         })
     }
 
-    /// Returns the deny list, whose rules are replaced by a [`reload`](Config::reload).
+    /// Returns the deny list. A [`reload`](Config::reload) replaces its rules.
     pub const fn deny_list(&self) -> &DenyList {
         &self.deny
     }

@@ -46,7 +46,7 @@ impl ConfigReader {
         ConfigReader { keys: Keys(Arc::new(BTreeMap::from([(GLOBAL.to_owned(), global)]))) }
     }
 
-    /// Registers a key extractor, which files can name in `policies.NAME.key`.
+    /// Registers a key extractor under a name that files can use in `policies.NAME.key`.
     ///
     /// # Panics
     /// Panics if there is already an extractor with this name.

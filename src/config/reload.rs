@@ -43,12 +43,12 @@ impl Config {
     ///
     /// # Errors
     /// - [`ConfigErrorKind::Restart`] if a change needs a restart: added or removed policies and tiers, and changes to
-    ///   a policy's algorithm, key, cost, wait, leases or shadow mode, to the default policy, to `all_routes`, to
+    ///   a policy's algorithm, key, cost, wait, leases or enforcement, to the default policy, to `all_routes`, to
     ///   routes, or to automatic blocking. The error lists all of them, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
-    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter lacks this configuration's deny list;
-    ///   nothing is applied. Also if the limiter cannot set a quota; quotas set before the failure stay in force, and
-    ///   you can reload again.
+    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter lacks this configuration's deny list
+    ///   (nothing is applied), or if the limiter cannot set a quota (quotas set before the failure stay in force, and
+    ///   you can reload again).
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -136,8 +136,8 @@ impl Config {
     }
 }
 
-/// The changes that [`Config::reload`] made. The `Display` output has one line for each change, for up to twenty quotas
-/// and twenty rules. It never shows a key.
+/// The changes that [`Config::reload`] made. The `Display` output has one line per change, but lists at most twenty
+/// quotas and twenty rules. It never shows a key.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,

@@ -1,6 +1,6 @@
-//! The user agent patterns of a deny list that contain a `*`.
+//! A deny list's user agent patterns that contain a `*`.
 //!
-//! One automaton searches for all patterns such as `*text*` in one pass. Other patterns are tried one by one.
+//! One automaton searches for all patterns of the form `*text*` in one pass. Other patterns are tried one by one.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use crate::policy::{Allowed, Decisions, Signals};
 pub(super) type ChargeList<'a> = SmallVec<[Charge<'a>; 1]>;
 
 impl RateLimiter {
-    /// Makes all charges. If one charge is denied, none of them is made, and an error is returned. An empty list of
+    /// Makes all charges. If any charge is denied, none of them are made, and an error is returned. A call without
     /// charges is allowed. `RedisBackend` accepts at most 1,000 charges per call.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back, be settled or reserve tokens.
+    /// Like [`limit_all`](RateLimiter::limit_all), but charges may reserve tokens, and can be settled or given back.
     ///
     /// # Errors
     /// Fails in the same cases as [`Acquire::reserve`](super::Acquire::reserve).
@@ -88,7 +88,7 @@ impl RateLimiter {
     }
 
     /// Returns whether the quotas that the program defines, or those that currently apply, allow reservations. A quota
-    /// that is set at run time can therefore cause a denial, but no error.
+    /// that is set at run time can therefore cause a denial, but not an error.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let Charge { policy, subject, .. } = charge;
         policy.quotas_for(subject.tier_name()).iter().any(Quota::reserves)

@@ -1,8 +1,8 @@
 //! The block cache, which denies calls based on recently read rows of a remote backend (step 4).
 //!
 //! The cache stores rows, not verdicts. Further charges only add to a row's spent tokens. Therefore, unless tokens are
-//! given back, the backend would also deny a call that the cached row denies, whatever the call's cost and wait. A
-//! different quota refills the row at a different rate, so the backend is asked if the quota has changed.
+//! given back, a call that is denied based on the cached row would also be denied by the backend, whatever its cost and
+//! wait. A different quota refills the row at a different rate, so the backend is asked if the quota has changed.
 //!
 //! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets and
 //! quota changes made by other processes, so it uses a row for at most [`MAX_AGE`].
@@ -148,8 +148,8 @@ impl BlockCache {
     }
 }
 
-/// Returns whether a denied take may be granted earlier than computed. This is the case for a wait that spans several
-/// windows. Such a wait is shorter the later it begins within a window.
+/// Returns whether a denied take may be granted earlier than computed. This is possible only for a wait that spans
+/// several windows, because such a wait is shorter if it begins later in its first window.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()

@@ -123,18 +123,18 @@ impl RateLimiterBuilder {
 
     /// Sets how many rows of a remote backend are cached, at 100 bytes each. 0 turns the cache off. Defaults to 16,384.
     ///
-    /// For one second after a row is read, if the cached row shows that the backend would deny a call, the limiter
-    /// denies the call without asking the backend. Refunds, resets and quota changes made by this limiter take effect immediately.
-    /// Changes made by other processes take effect within a second.
+    /// For one second after a row is read, if the cached row shows that the backend would deny a call, the call is
+    /// denied without contacting the backend. Refunds, resets and quota changes made by this limiter take effect
+    /// immediately. Changes made by other processes take effect within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;
         self
     }
 
-    /// Sets how many [shards](Quota::shards) of a quota are read by checks, snapshots and the status endpoint, from 1
-    /// to [`Quota::MAX_SHARDS`]. Defaults to all. If fewer are read, they are chosen at random, and the number of
-    /// remaining tokens is an estimate.
+    /// Sets how many of a quota's [shards](Quota::shards) are read by checks, snapshots and the status endpoint, from 1
+    /// to [`Quota::MAX_SHARDS`], which is the default. If a quota has more shards, those to read are chosen at random,
+    /// and the number of remaining tokens is an estimate.
     #[must_use]
     pub fn sample_shards(mut self, shards: u64) -> RateLimiterBuilder {
         self.sample_shards = shards.clamp(1, Quota::MAX_SHARDS) as u8;

@@ -37,7 +37,7 @@ impl<'a> Charge<'a> {
     }
 
     /// Sets the number of tokens to spend, which is 1 by default. A charge that costs more than the quota's capacity is
-    /// always denied. A charge with a cost of 0 spends nothing, and is denied while the key is in debt.
+    /// always denied, unless it reserves tokens. A charge of 0 tokens is denied while the key is in debt.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
         self.ask = self.ask.for_cost(tokens);
@@ -52,8 +52,8 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Like [`reserve`](Charge::reserve), but the charge is denied unless it is due within `wait` (rounded up to whole
-    /// microseconds).
+    /// Like [`reserve`](Charge::reserve), but the charge is denied unless the tokens are due within `wait` (rounded up
+    /// to whole microseconds).
     #[must_use]
     pub fn reserve_within(mut self, wait: Duration) -> Charge<'a> {
         self.ask = self.ask.wait_up_to(wait);

@@ -42,7 +42,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 changes are in
-    /// effect, or if the backend cannot publish the change, which may have been made nevertheless.
+    /// effect, or if the backend cannot publish the change. If publishing fails, the change may still have been made.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
@@ -62,7 +62,7 @@ impl RateLimiter {
     ) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         if quotas.is_some() {
-            // Another version of the program may have set the quota that is removed from an unknown tier.
+            // A removal is not checked, because another version of the program may have set a quota for this tier.
             policy.check_change(Some(tier), quotas.as_deref())?;
         }
         self.change(policy, Setting::Quotas(QuotaScope::Tier(tier.to_owned()), quotas)).await
@@ -241,7 +241,7 @@ pub struct Stats {
     /// Automatic blocks that have not yet been published to the other processes.
     pub pending_notices: usize,
     /// Whether the last poll for notices from other processes (such as set quotas and blocks) failed. Earlier notices
-    /// stay in effect. `None` without a notice channel: with a memory backend, or if the channel is turned off.
+    /// stay in effect. `None` if there is no notice channel: with a memory backend, or if the channel is turned off.
     pub poll_failed: Option<bool>,
     /// Mistakes that the limiter has noticed in the program; every count should be 0.
     pub mistakes: Mistakes,
@@ -252,7 +252,7 @@ pub struct Stats {
 }
 
 impl Inner {
-    /// Deletes rows, each with the given number of shards. Returns whether a row was found.
+    /// Deletes the rows, each of which has the given number of shards. Returns whether a row was found.
     pub(super) fn reset(&self, rows: &[(RowId<'_>, u8)]) -> BackendFuture<bool> {
         let mut shards: SmallVec<[RowId<'_>; 2]> = SmallVec::new();
         for (row, number) in rows {
@@ -275,7 +275,7 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache. Call the backend first: the answer to an earlier call may still arrive.
+    /// Removes rows from the block cache. Call the backend first, or an outdated row may be cached afterwards.
     pub(super) fn forget_denials(&self, windows: impl Iterator<Item = Digest>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(windows);
@@ -295,7 +295,7 @@ impl Inner {
         }
     }
 
-    /// Applies notices, each with its age. If `all` is true, they replace all run-time settings, but not the blocks.
+    /// Applies notices, each with its age. If `all` is true, they replace all settings except blocks and pauses.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = (NoticeContent, Duration)>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
@@ -305,7 +305,7 @@ impl Inner {
                 NoticeContent::Override(change) => changes.push((change, since)),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, since, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // If the table is full, the block is ignored. The process that made it has returned an error.
+                // If this process's table is full, the block is ignored.
                 NoticeContent::ManualBlock(id, Some(lasts)) => {
                     self.guard.manual.block(id, now, now + lasts);
                     self.guard.manual.describe(id, BlockOrigin { since, rule: None });

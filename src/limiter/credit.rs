@@ -10,9 +10,9 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{Policy, Subject, random};
 
 impl RateLimiter {
-    /// Returns `tokens` tokens to a key, for example to compensate a customer for an outage. A key never has more
-    /// tokens than its capacity, so at most its spent tokens are returned. If several quotas apply, each of them is
-    /// credited. Returns whether any tokens were returned.
+    /// Gives `tokens` tokens back to a key, for example to compensate a customer for an outage. A key never has more
+    /// tokens than its capacity, so at most its spent tokens are given back. If several quotas apply, each of them is
+    /// credited. Returns whether any tokens were given back.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, DAY};
@@ -34,7 +34,7 @@ impl RateLimiter {
     /// credit takes effect even if the future is dropped.
     ///
     /// # Errors
-    /// Fails if the backend fails. The credit may have been made nevertheless.
+    /// Fails if the backend fails. The credit may still have been made.
     pub fn credit(&self, policy: &Policy, subject: impl Into<Subject>, tokens: u64) -> BackendFuture<bool> {
         let (inner, subject) = (&*self.inner, subject.into());
         if tokens == 0 {
@@ -56,7 +56,7 @@ impl RateLimiter {
         if let Some(leases) = &inner.leases {
             leases.report(credits.iter().map(|credit| credit.row.digest().window(credit.window)));
         }
-        // Each window is settled separately, because a joint result would not show whether any of them took effect.
+        // Each window is settled separately, because a joint result would not show whether any credit took effect.
         let settle =
             |credit: Adjustment<'_>| (inner.backend.settle(&[credit]), credit.row.digest().window(credit.window));
         let (pending, windows): (Vec<_>, SmallVec<[_; 1]>) = credits.into_iter().map(settle).unzip();
@@ -85,7 +85,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Fails if 100,000 changes are already in effect, or if the backend cannot publish the reset. If publishing fails,
-    /// the reset may have been made nevertheless.
+    /// the reset may still have been made.
     pub async fn reset_policy(&self, policy: &Policy) -> Result<(), SetQuotaError> {
         // The generation is random, so that it is new even if this process has not received the last reset.
         let generation = random() | 1;

@@ -70,7 +70,7 @@ impl CallState {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
     }
 
-    /// Lets a call through that only shadow mode denies. Returns `Err` if the enforced charges must be decided alone.
+    /// Lets a call through if only shadow mode denied it. Returns `Err` if the enforced charges must be decided alone.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
         if let Some(first) = self.first_decisions.take() {
@@ -87,7 +87,7 @@ impl CallState {
     }
 }
 
-/// The keys and signals by which a caller can be blocked. The value is boxed because few limiters count denials.
+/// The keys and signals by which a caller can be blocked. Boxed in `CallState`, because few limiters count denials.
 struct CallerIds {
     signal_ids: SignalIds,
     /// One key per charge.
@@ -288,7 +288,7 @@ impl RateLimiter {
         }
     }
 
-    /// Lets a call proceed that was denied only in shadow mode, and continues with steps 7 and 8.
+    /// Lets a call proceed if it was denied only in shadow mode, and continues with steps 7 and 8.
     #[inline]
     fn conclude(&self, mut call: CallState, takes: &[Take<'_>], mut decided: Decisions) -> DecisionFuture<Answer> {
         if call.shadow {

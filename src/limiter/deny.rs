@@ -35,22 +35,22 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// A listed caller is denied without a call to the backend. The client gets a 429 that does not state when to retry.
 /// Handlers and observers can read the rule with [`Decision::denied_rule`](crate::Decision::denied_rule).
 ///
-/// A layer [reads](crate::RateLimitLayer::client_ip) signals from the request. Other calls pass signals with methods
-/// such as [`Acquire::ip`](crate::limiter::Acquire::ip). Rules for user agents and countries, which the client or the
-/// CDN reports, stop only clients that do not disguise themselves.
+/// A layer [reads](crate::RateLimitLayer::client_ip) signals from the request. In other calls, pass signals with
+/// methods such as [`Acquire::ip`](crate::limiter::Acquire::ip). Rules for user agents and countries, which the client
+/// or the CDN reports, stop only clients that do not disguise themselves.
 ///
 /// # Rules that can never match
 /// A rule for a key matches only that exact key, including its type: the text `"7"` differs from the number 7 and from
 /// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches larger keys that contain the key,
-/// such as those of `bearer().and(client_ip())`. To deny other larger keys, deny the whole key. To deny an address,
+/// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches combined keys that contain it,
+/// such as those of `bearer().and(client_ip())`. To deny other combined keys, deny the whole key. To deny an address,
 /// deny its network. [`Key::anonymous`] matches all callers without a key.
 ///
 /// If a layer can never apply a rule, the layer panics when it wraps a service, and the message explains what to add.
 /// The layer does not notice a wrong type if a closure, an extractor with [`map`] or a custom extractor creates the
-/// key. If such a rule is added later, it is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and
-/// [reported](crate::observe::Observer::mistake) to observers once for each kind of rule. If another layer or a handler
-/// applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// key. If an unmatchable rule is added later, it is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes),
+/// and [reported](crate::observe::Observer::mistake) to observers once for each kind of rule. If another layer or a
+/// handler applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]
@@ -81,8 +81,8 @@ impl DenyList {
         DenyList::default()
     }
 
-    /// Adds a rule. Returns whether the rule is new. Every change rebuilds the list, so add many rules with
-    /// [`extend`](DenyList::extend).
+    /// Adds a rule. Returns whether the rule is new. Every change rebuilds the list, so use
+    /// [`extend`](DenyList::extend) to add many rules.
     pub fn insert(&self, rule: DenyRule) -> bool {
         self.extend([rule]) > 0
     }

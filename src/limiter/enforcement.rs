@@ -13,7 +13,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Fails if a share is not between 0.0 and 1.0, if 100,000 changes are already in effect, or if the backend cannot
-    /// publish the change. If publishing fails, the change may have been made nevertheless.
+    /// publish the change. If publishing fails, the change may still have been made.
     pub async fn set_enforcement(
         &self,
         policy: &Policy,
@@ -26,7 +26,7 @@ impl RateLimiter {
         self.change(policy, Setting::Enforcement(enforce)).await
     }
 
-    /// Returns the enforcement setting in effect: the policy's [own](Policy::enforce), unless one was made at run time.
+    /// Returns the enforcement setting in effect: the policy's [own](Policy::enforce), unless one was set at run time.
     pub fn enforcement(&self, policy: &Policy) -> Enforce {
         self.inner.overrides.enforcement(policy.name()).unwrap_or(policy.enforcement())
     }

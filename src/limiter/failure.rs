@@ -44,8 +44,8 @@ pub enum FailureMode {
 }
 
 impl FailureMode {
-    /// A limiter in this process decides. Each quota's rate, capacity and reservations are multiplied by `share` and
-    /// rounded down, but not below one token. With `n` processes, a share of 1/n is as strict as the quota itself.
+    /// Lets a limiter in this process decide. Each quota's rate, capacity and reservations are multiplied by `share`
+    /// and rounded down, but not below one token. With `n` processes, a share of 1/n is as strict as the quota itself.
     /// Tokens that are spent in one outage still count in the next outage, until they are refilled.
     ///
     /// # Panics

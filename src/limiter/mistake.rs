@@ -57,7 +57,7 @@ pub enum MistakeKind {
     UnknownTier,
     /// A request lacks the extension that [`key::extension`](crate::key::extension) needs, so its key is anonymous.
     MissingExtension,
-    /// A cost is higher than the quota's capacity, so the request is always denied.
+    /// A charge costs more than the quota's capacity, so it is always denied.
     ImpossibleCost,
     /// A layer without [`grpc`](crate::RateLimitLayer::grpc) refused a gRPC request with a plain HTTP status.
     PlainGrpcRefusal,

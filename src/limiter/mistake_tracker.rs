@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// Not from `crate::sync`, because the models in `proof/` leave these types out.
+// These types are not from `crate::sync`, because the models in `proof/` do not cover them.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -50,7 +50,7 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns `true` if it must be reported, because it is new and there is space to remember it.
+    /// Counts a mistake. Returns `true` if it is new and there was space to remember it, and so must be reported.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;
@@ -111,7 +111,7 @@ impl Inner {
         let Some(other) = self.mistakes.add(policy) else { return };
         let (name, quotas) = (policy.name(), policy.quotas());
         let differ =
-            if other == *quotas { "other tiers".to_owned() } else { format!("the quotas {other} and {quotas}") };
+            if other == *quotas { "different tiers".to_owned() } else { format!("the quotas {other} and {quotas}") };
         self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
             format!(
                 "two policies named {name:?} have {differ}, but share their rows; \

@@ -168,8 +168,8 @@ impl RateLimiter {
     /// Like [`limit`](RateLimiter::limit), but for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
-    /// Fails if the call is denied, or if the backend cannot decide. If the backend is remote, the kind is
-    /// [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
+    /// Fails if the call is denied, or if the backend cannot decide. If a remote backend would have to decide, the
+    /// error's kind is [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
         Ok(self.try_limit_now(policy, subject)?.into_result()?)
     }
@@ -177,7 +177,7 @@ impl RateLimiter {
     /// Like [`limit_now`](RateLimiter::limit_now), but returns a denial as a [`Decision`].
     ///
     /// # Errors
-    /// Fails if the backend is remote or cannot decide.
+    /// Fails if a remote backend would have to decide, or if the backend fails.
     pub fn try_limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Decision, Error> {
         let none = Signals::new();
         let context = CallContext { waits: false, ..CallContext::of(true, &none) };
@@ -185,8 +185,8 @@ impl RateLimiter {
         future::only(self, answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
     }
 
-    /// Starts a call with options, such as a [cost](Acquire::cost), a [reservation](Acquire::reserve), or a charge that
-    /// can be [given back](Acquire::hold). A denial is returned as an error.
+    /// Prepares a call with options, such as a [cost](Acquire::cost), a [reservation](Acquire::reserve), or a charge
+    /// that can be [given back](Acquire::hold). A denial is returned as an error.
     pub fn acquire<'a>(&'a self, policy: &'a Policy, subject: impl Into<Subject>) -> Acquire<'a> {
         Acquire::new(self, Charge::new(policy, subject), future::only_allowed)
     }
@@ -200,9 +200,9 @@ impl RateLimiter {
         Acquire::new(self, Charge::new(policy, subject), future::only)
     }
 
-    /// Deletes the row of `subject` under `policy`, so that the whole quota is available again, even if the future is
-    /// dropped. Blocks stay in effect. Returns whether a row was found; a fully refilled row may already have been
-    /// removed. See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
+    /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. The row is deleted even
+    /// if the future is dropped. Blocks stay in effect. Returns whether a row was found; a fully refilled row may
+    /// already be gone. See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
     ///
     /// # Errors
     /// Fails if the backend fails.

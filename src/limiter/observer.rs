@@ -184,8 +184,8 @@ impl<'a> Decided<'a> {
         self.tier
     }
 
-    /// Returns whether the charge took the key's spent tokens from below `share` of the capacity to at least this
-    /// share, for example 0.8. Returns false for a check and for a denied charge. A key may pass the share repeatedly,
+    /// Returns whether the charge raised the key's spent tokens from below a share of the capacity, such as 0.8, to at
+    /// least that share. Returns false for a check and for a denied charge. A key may pass the share repeatedly,
     /// because tokens are refilled. Only one row counts: that of the quota with the fewest remaining tokens or, if the
     /// quota has [shards](crate::Quota::shards), that of the charged shard.
     pub fn passes(&self, share: f64) -> bool {
@@ -318,7 +318,7 @@ impl<'a> Reset<'a> {
 }
 
 /// A credit, passed to [`Observer::credited`]. If the key has spent fewer tokens than are credited, only the spent
-/// tokens are returned. A remote backend may still fail to apply the credit.
+/// tokens are given back. A remote backend may still fail to apply the credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Credited<'a> {
     pub(super) policy: &'a PolicyName,

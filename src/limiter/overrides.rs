@@ -21,7 +21,7 @@ pub(super) struct Overrides {
 
 type OverrideMap = HashMap<PolicyName, PolicyOverrides>;
 
-/// The overrides of one policy. There is at least one.
+/// The overrides of one policy. Never empty.
 #[derive(Debug, Default)]
 struct PolicyOverrides {
     quotas: HashMap<QuotaScope, Set<Arc<Quotas>>>,
@@ -172,7 +172,7 @@ impl Overrides {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Returns whether the map has space for this override, or the override replaces or removes an existing one.
+    /// Returns whether this override fits into the map, or replaces or removes an existing one.
     pub(super) fn accepts(&self, change: &Override) -> bool {
         let is_known = |overrides: &PolicyOverrides| match &change.setting {
             Setting::Quotas(_, None) | Setting::Enforcement(None) | Setting::Generation(None) => true,
@@ -262,7 +262,7 @@ pub enum SetQuotaError {
     Quota(PolicyError),
     /// 100,000 changes are already in effect.
     TooMany,
-    /// The change could not be published, but may have been made nevertheless, in this and other processes.
+    /// The change could not be published, but may still have been made, in this and other processes.
     Backend(Error),
 }
 

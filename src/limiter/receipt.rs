@@ -45,7 +45,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// - If, at the time of settlement, other calls for the key hold reservations that are not yet due (such as requests in
 ///   `wait_up_to`), the difference is forfeited. If requests may wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.
-/// - Tokens that a [credit](crate::RateLimiter::credit) has returned are not given back again. After a credit, the
+/// - Tokens that a [credit](crate::RateLimiter::credit) has given back are not given back again. After a credit, the
 ///   whole difference may be forfeited.
 /// - If the key has been reset since the charge, only tokens that were spent after the reset can be given back.
 #[derive(Clone)]
@@ -150,8 +150,8 @@ impl Receipt {
         self.settle(0)
     }
 
-    /// Resets the rows of these charges, as [`RateLimiter::reset`](super::RateLimiter::reset) does, and settles the
-    /// charges. Returns whether a row was found. The reset is carried out even if the future is dropped.
+    /// Resets the rows of these charges, as [`RateLimiter::reset`](super::RateLimiter::reset) does, and marks the
+    /// charges as settled. Returns whether a row was found. The reset is carried out even if the future is dropped.
     ///
     /// # Errors
     /// Fails if the backend fails.

@@ -107,7 +107,7 @@ impl Reservation {
         self.delay
     }
 
-    /// Gives the charges back, even if the future is dropped. Returns `false` if some of the tokens are forfeited.
+    /// Gives the charges back, even if the returned future is dropped. Returns `false` if some tokens are forfeited.
     ///
     /// # Errors
     /// Fails if the backend fails.
@@ -154,7 +154,7 @@ impl Reservation {
             ready!(self.poll_timer(context));
             match self.limiter.pause_or_denial(&self.decisions, self.latest_due)? {
                 Some(held) => {
-                    // An error is ignored: if the backend fails, fewer tokens are available at the end of the pause.
+                    // An error is ignored: if the backend fails, fewer tokens are available when the pause ends.
                     drop(self.give_back());
                     self.timer = DueTimer::new(&self.limiter, &held, Duration::ZERO);
                     self.decisions = held;

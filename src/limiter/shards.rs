@@ -1,8 +1,8 @@
 //! The choice of shards (step 3), for quotas that are divided among several rows.
 //!
-//! Two shards are drawn at random. The limiter tries the shard that had more tokens when it was last read. If this
-//! shard denies the charge, the other one is tried. The levels of the shards are only hints, so they are stored in a
-//! table of fixed size, in which shards may overwrite each other's entries.
+//! Two shards are drawn at random. The limiter first tries the shard that had more tokens when it was last read. If the
+//! charge is denied, it tries the other one. The levels of the shards are only hints, so they are stored in a table of
+//! fixed size, in which shards may overwrite each other's entries.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -106,8 +106,8 @@ impl Shards {
     }
 }
 
-/// Returns the takes to try after a denial, in which the denied keys use their other shards. Returns `None` if an
-/// enforced take without another shard was denied, because a second attempt would not help.
+/// Returns the takes to try after a denial: the denied keys use their other shards. Returns `None` if an enforced take
+/// without another shard was denied, because a second attempt would not help.
 pub(super) fn other_takes<'a>(takes: &[Take<'a>], others: &Others, steps: &[Step]) -> Option<Takes<'a>> {
     if others.is_empty() || takes.len() != steps.len() {
         return None;

@@ -85,8 +85,8 @@ impl Snapshot {
     }
 
     /// Returns the instant at which the caller's [block](crate::protection::AutoBlock) or
-    /// [pause](crate::RateLimiter::pause) ends, [`Micros::MAX`] on a [deny list](crate::protection::DenyList), or
-    /// `None` if none of these applies.
+    /// [pause](crate::RateLimiter::pause) ends, [`Micros::MAX`] if the caller is on a [deny
+    /// list](crate::protection::DenyList), or `None` otherwise.
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
     }
@@ -141,8 +141,8 @@ impl Snapshot {
     ///   different quota wrote the row and some of the spent tokens still count. In that case, `previous` belongs to
     ///   that quota.
     /// - `shards` and `rows`, only for a quota with [shards](Quota::shards): the number of shards, and a list of those
-    ///   that were read. Each item has its own `rate`, `capacity`, `max_reserved`, and the fields of its row (from
-    ///   `spent`, `previous` and `ts` to `clear` and `written_by`), which are then absent from the outer object.
+    ///   that were read. Each item has its own `rate`, `capacity`, `max_reserved`, and the fields of its row (`spent`,
+    ///   `previous`, `ts`, and possibly `clear` and `written_by`), which are then absent from the outer object.
     pub fn to_json(&self) -> String {
         let Snapshot { name, quota, rows, now, not_before, .. } = self;
         let algorithm = quota.algorithm().name();

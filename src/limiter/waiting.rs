@@ -20,7 +20,7 @@ pub(crate) struct DueTimer {
 }
 
 impl DueTimer {
-    /// Creates a timer for the due time of the last charge plus `extra_delay`, or returns `None` if it is due now.
+    /// Creates a timer for the due time of the last charge plus `extra_delay`. Returns `None` if no charge has to wait.
     pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {
@@ -54,7 +54,7 @@ impl DueTimer {
         let sleep = self.sleep.get_or_insert_with(|| match self.instant {
             #[cfg(feature = "wait")]
             Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
-            // This is unreachable without the `wait` feature.
+            // Either the due time is too late, or the `wait` feature is off and nothing waits.
             _ => Box::pin(std::future::pending()),
         });
         sleep.as_mut().poll(context)
@@ -75,7 +75,7 @@ impl fmt::Debug for DueTimer {
 pub(crate) struct WaitSlot(RateLimiter);
 
 impl RateLimiter {
-    /// Returns the number of calls that wait for their due times, in layers and in
+    /// Returns the number of calls that are waiting for their due times, in layers and in
     /// [`wait_up_to`](super::Acquire::wait_up_to).
     #[cfg(feature = "wait")]
     pub fn waiting(&self) -> usize {

@@ -77,7 +77,7 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges under the rules that the request's route chooses and those that apply to all requests.
+    /// Returns the charges under the rules that the request's route chooses and under the rules that always apply.
     fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
         let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts));
         let (rules, route_cost) = chosen.map_or((&[][..], None), |target| (&target.rules[..], target.cost));
@@ -148,7 +148,7 @@ impl LayerOptions {
         };
         let longest = charges.iter().filter_map(|charge| self.wait_of(&self.rules[charge.rule])).max();
         let slot = longest.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
-        // Shadow mode decides as if the request could wait, but never delays the request.
+        // In shadow mode, the limiter decides as if the request could wait, but the request is never delayed.
         let can_wait = slot.is_some() || !enforced;
         let charges = charges.iter().map(|charge| {
             let (rule, ask) = (&self.rules[charge.rule], Ask::cost(charge.cost));
@@ -202,7 +202,7 @@ impl LayerOptions {
         Admission { limit_headers, status, settlement: None }
     }
 
-    /// Admits a request without a decision. Its status and receipt, if enabled, are empty.
+    /// Admits a request without a decision. The request's status and receipt, if enabled, are empty.
     fn unlimited(self: &Arc<Self>) -> Verdict {
         self.uncharged(Decisions::from_iter([]), false)
     }
@@ -224,7 +224,7 @@ impl LayerOptions {
         PendingSettlement { options: Arc::clone(self), receipt: Receipt::new(&self.limiter, decisions) }
     }
 
-    /// Returns whether the layer and at least one of the policies enforce these charges.
+    /// Returns whether the limits are enforced for these charges by the layer and by at least one of the policies.
     fn is_enforced(&self, charges: &[RuleCharge]) -> bool {
         let is_enforced =
             |charge: &RuleCharge| self.limiter.enforces(self.rules[charge.rule].policy(), &charge.subject);
@@ -237,7 +237,7 @@ impl LayerOptions {
     }
 }
 
-/// Returns the result of the rule's extractor, and the extension that the caller lacks.
+/// Returns the result of the rule's extractor, and the extension that the extractor needs if the request lacks it.
 pub(super) fn extract(rule: &Rule, parts: &Parts) -> (Extraction, Option<&'static str>) {
     let extraction = rule.key.extract(parts);
     let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());

@@ -24,7 +24,7 @@ use crate::backend::BackendFuture;
 use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
-    /// The future returned by [`RateLimit`](super::RateLimit): the inner service's response or a refusal.
+    /// The future returned by [`RateLimit`](super::RateLimit). Resolves to the inner response or to a refusal.
     ///
     /// # Panics
     /// Panics if polled after completion.
@@ -38,11 +38,11 @@ pin_project! {
     // The values of `Option` fields are taken out when the state changes.
     #[project = StateProj]
     pub(super) enum State<S: Service<Request<B>>, B> {
-        // The service is ready and must not be polled again before the call.
+        // The service is ready and must not be polled again before it is called.
         Deciding { verdict: BoxFuture<Verdict>, held: Option<Box<HeldRequest<S, B>>> },
         Waiting { reservation: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<HeldRequest<S, B>>> },
         Inner { #[pin] future: S::Future, limit_headers: LimitHeaders, settlement: Option<PendingSettlement> },
-        // Holds the response until a remote backend confirms the settlement, so that the client's next request sees it.
+        // Waits until a remote backend confirms the settlement, so that the settlement affects the next request.
         Settling { pending: Vec<BackendFuture<()>>, response: Option<S::Response> },
         Refused { response: Option<Response<Bytes>> },
     }
@@ -67,7 +67,7 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
         match verdict {
             Verdict::Admit(admission) => State::inner(admission, service, parts, body),
             Verdict::Wait(reservation, slot) => {
-                // A clone that is polled when the reservation is due, so a waiting request holds no capacity.
+                // The clone is polled only when the reservation is due, so a waiting request holds no capacity.
                 let held = HeldRequest { options: Arc::clone(options), service: service.clone(), parts, body };
                 State::Waiting { reservation: Some((reservation, slot)), held: Some(Box::new(held)) }
             }

@@ -29,15 +29,15 @@ pub enum HeaderFamily {
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
     /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. The fields describe the policy with the smallest share of
-    /// its limit left or, for a denial, with the longest wait. The reset is defined as for
+    /// its limit left or, for a denial, the policy with the longest wait. The reset is defined as for
     /// [`XRateLimit`](HeaderFamily::XRateLimit). The fields are omitted if an inner limiter has already sent them.
     Draft6,
     /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for the same policy as `Draft6`.
     ///
-    /// For a denial, the reset is the time at which the request would be allowed, and is omitted if waiting cannot
+    /// For a denial, the reset is the time at which the request would be allowed. It is omitted if waiting does not
     /// help. For an allowed request, it is the end of the window, or the time at which the token bucket will be full.
     XRateLimit(ResetUnit),
-    /// No headers, except for `Retry-After` on denials.
+    /// No headers that describe the limits. Refusals still have `Retry-After` and `Cache-Control`.
     None,
 }
 
@@ -96,7 +96,7 @@ impl LimitHeaders {
     }
 
     /// A denial has `RateLimit` items only for the limits that were exceeded. Section 6 of draft-11 forbids windows
-    /// that end after `Retry-After`, and the windows of other policies may end later.
+    /// that end after `Retry-After`, and the windows of other policies may end later than that.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -158,7 +158,7 @@ impl LimitHeaders {
     }
 }
 
-/// Adds `Retry-After` (if waiting helps) and `Cache-Control: no-store` to a denial, unless they are already set.
+/// Adds `Retry-After` (if waiting helps) and `Cache-Control: no-store` to a refusal, unless they are already set.
 pub(super) fn add_retry_after(retry: Option<Duration>, headers: &mut HeaderMap) {
     if let Some(retry) = retry {
         headers.entry(RETRY_AFTER).or_insert_with(|| number(whole_seconds(retry)));

@@ -30,7 +30,7 @@ impl PolicyItems {
         PolicyItems(items.collect())
     }
 
-    /// Returns the item for a decision, or `None` if its quota was set at run time or came from the caller.
+    /// Returns the item for a decision, or `None` if the decision's quota was set at run time or came from the caller.
     pub(super) fn of(&self, decision: &Decision) -> Option<&Item> {
         // The start of the windows is ignored here because it is not part of the item.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
@@ -68,12 +68,12 @@ impl Item {
     }
 }
 
-/// Rounds a wait up to whole seconds, since an early retry is refused. At least 1, since 0 invites an immediate retry.
+/// Rounds a wait up to whole seconds, at least 1: an early retry is refused, and 0 invites an immediate retry.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }
 
-/// Formats a structured-field integer, which has at most 15 digits.
+/// Formats a structured-field integer, which may have at most 15 digits.
 fn digits(buffer: &mut itoa::Buffer, number: u64) -> &str {
     buffer.format(number.min(Quota::MAX_TOKENS))
 }

@@ -2,7 +2,7 @@
 //!
 //! # How a request is processed
 //! 1. `poll_ready` polls the inner service. `call` keeps the ready instance for the request.
-//! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule creates a charge, which consists of a policy, a
+//! 2. Unless the request is [skipped](RateLimitLayer::skip), the layer creates a charge for each rule: a policy, a
 //!    subject from the [key extractor](crate::key), and a cost.
 //! 3. The limiter decides all charges together:
 //!    - Allowed: the request goes to the inner service.

@@ -48,12 +48,12 @@ pub enum OnResponse {
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and keeps the charge on any other, so that only failures, such as failed
-    /// logins, count. Each attempt is charged before it is processed, so parallel guesses cannot bypass the limit.
+    /// Resets the key on a 2xx response and otherwise keeps the charge, so that only failures, such as failed logins,
+    /// count. Each attempt is charged before it is processed, so parallel guesses cannot bypass the limit.
     ///
     /// Do not use this for a per-address limit, since attackers could reset the count by logging in to their own
-    /// account. For such a limit, return [`OnResponse::Refund`] on success, and add a per-account limit as well (see
-    /// the `login_protection` example). A form that always responds with a redirect needs its own closure.
+    /// accounts. For such a limit, return [`OnResponse::Refund`] on success, and add a per-account limit as well (see
+    /// the `login_protection` example). A login form that is always answered with a redirect needs its own closure.
     ///
     /// If a gRPC response has its status in the trailers, the charge is kept; call [`Receipt::reset`] in the method.
     pub fn reset_on_success(response: &Parts) -> OnResponse {

@@ -79,7 +79,7 @@ impl LayerOptions {
         Ok(signals)
     }
 
-    /// Checks once for mistakes that can be detected before the first request, and registers the policies.
+    /// Checks for mistakes that can be detected before the first request, and registers the policies. Runs only once.
     #[track_caller]
     pub(super) fn check(&self) {
         self.expect_matched_rules();
@@ -101,7 +101,7 @@ impl LayerOptions {
         }
     }
 
-    /// Panics if a quota of `rule` can never grant its fixed cost. `cost` is the layer's cost.
+    /// Panics if a quota of `rule` can never grant a fixed cost. `cost` applies if the rule has no cost of its own.
     #[track_caller]
     fn check_cost(&self, rule: &Rule, cost: &Cost) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(cost) else { return };

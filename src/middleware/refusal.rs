@@ -71,7 +71,7 @@ impl Refusal<'_> {
         self.parts
     }
 
-    /// Returns the decisions, or `None` if the limiter could not decide or a key could not be found.
+    /// Returns the decisions, or `None` if the limiter could not decide or no key could be found.
     pub fn decisions(&self) -> Option<&Decisions> {
         if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
@@ -129,7 +129,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the response that the layer sends by default, before it adds its headers.
+    /// Returns the layer's default response, without the headers that the layer adds to each refusal.
     pub fn default_response(&self) -> Response<Bytes> {
         match grpc::content_type(self.parts).filter(|_| self.grpc) {
             Some(content_type) => grpc::response(self, content_type),

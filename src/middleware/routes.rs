@@ -1,4 +1,4 @@
-//! Named policies and groups that routes choose from.
+//! Named policies and groups, from which routes choose.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -70,7 +70,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set. `key` applies to the policies that are added without an extractor of their own.
+    /// Creates an empty set. `key` is the extractor for policies that are added without an extractor of their own.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits::shared(Arc::new(key))
     }
@@ -142,8 +142,8 @@ impl RouteLimits {
     }
 
     /// Adds the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
-    /// no policy, even if they match no route. Requests with the same key share one row. Without this policy, such
-    /// requests are not limited.
+    /// no policy, including requests that match no route. Requests with the same key share one row. Without this
+    /// policy, such requests are not limited.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -164,10 +164,10 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Sets options for all layers created from this set, such as headers, refusals and [`skip`](RateLimitLayer::skip),
-    /// and the cost and the settlement for rules that do not set their own. Rules that the closure adds apply to all
-    /// requests, in addition to those that a route chooses. See [`RouteLimits`](RouteLimits#several-limits-for-a-route)
-    /// for an example.
+    /// Sets options for all layers created from this set, such as their headers, their refusals,
+    /// [`skip`](RateLimitLayer::skip), and the cost and settlement for rules that have none of their own. Rules that
+    /// the closure adds apply to all requests, in addition to those that a route chooses. See
+    /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
     ///
     /// # Panics
     /// Panics if the closure returns a layer other than the one that is passed to it.
@@ -212,9 +212,9 @@ impl RouteLimits {
     /// (`"/todos"`) covers all methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// A line that ends with a wildcard, such as `/api/{*rest}`, covers all routes below `/api/` without lines of their
-    /// own. The longest such line applies. A line for `/todos/` also covers `/todos`, and vice versa, unless the table
-    /// has lines for both.
+    /// A line that ends with a wildcard, such as `/api/{*rest}`, covers all routes below `/api/` that have no line of
+    /// their own. If several such lines match, the longest applies. A line for `/todos/` also covers `/todos`, and vice
+    /// versa, unless the table has lines for both.
     ///
     /// In axum, add the layer with `Router::layer` or `route_layer`. For a router that is nested at `/api`, write the
     /// whole route, such as `/api/users/{id}`. The nested router's route `/` becomes `/api`. Requests to a service that

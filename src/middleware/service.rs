@@ -67,7 +67,7 @@ where
                 State::decided(verdict, &self.options, &mut self.inner, parts, body)
             }
             MaybeReady::Pending(verdict) => {
-                // Keep the instance that is ready for the call, since its clone may not be ready.
+                // Keep the ready instance for the call, since a clone of it may not be ready.
                 let clone = self.inner.clone();
                 let service = std::mem::replace(&mut self.inner, clone);
                 let held = HeldRequest { options: Arc::clone(&self.options), service, parts, body };

@@ -29,7 +29,7 @@ impl RateLimitStatus {
         RateLimitStatus { decisions: Arc::new(decisions), shadowed }
     }
 
-    /// Returns one decision for each rule that applied to the request, in the order of the rules.
+    /// Returns one decision for each quota of each rule that applied to the request, in the order of the rules.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
     }

@@ -17,8 +17,8 @@ use crate::limiter::{CallContext, Snapshot};
 use crate::policy::{Enforce, Signals};
 
 impl RateLimitLayer {
-    /// Returns the limits of the request's sender under all rules, regardless of the request's route, and the limiter's
-    /// current time. The error is the layer's response to a refused request.
+    /// Returns the sender's limits and the limiter's current time. The limits are those under all rules, whatever route
+    /// the request matches. The error is the layer's response to a refused request.
     pub(crate) async fn status_report(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Response<Bytes>> {
         self.options.status_report(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.options)))
     }
@@ -106,8 +106,8 @@ impl LayerOptions {
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);
         }
-        // A key may be blocked under only some policies, and a request may fall under only some of the chosen policies.
-        // Therefore, peek at each of them separately, together with the policies that apply to every request.
+        // A key may be blocked under only some policies, and a request may fall under only some of the routes'
+        // policies. Therefore, peek at each charge separately, together with the policies that apply to every request.
         let mut limits = Vec::with_capacity(charges.len());
         for charge in charges {
             let others = charges.iter().filter(|other| !is_chosen(other) && other.rule != charge.rule);

@@ -39,7 +39,7 @@ impl Table {
         Ok(())
     }
 
-    /// Builds the lookup tables, after the last line was added.
+    /// Builds the lookup tables. Call this method after the last line has been added.
     pub(super) fn finish(mut self) -> Table {
         let others = self.routes.iter().filter_map(|(route, methods)| {
             let other = match route.strip_suffix('/') {
@@ -101,8 +101,8 @@ fn entry<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Entry> {
     entry.or_else(|| methods.get(&None))
 }
 
-/// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` without an axum
-/// router and for routes that end with a wildcard, such as tonic's. Both are `None` if an axum router has no route.
+/// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` if there is no axum
+/// router or if the route ends with a wildcard, like tonic's. Both are `None` if an axum router found no route.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -116,7 +116,7 @@ fn is_wildcard(route: &str) -> bool {
     route.rsplit('/').next().is_some_and(|last| last.starts_with("{*"))
 }
 
-/// Parses a line into an optional method and a route. The error ends a sentence about the line: "has no route".
+/// Parses a line into an optional method and a route. The error completes a sentence that begins with the line.
 pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => (Some(parse_method(method)?), route.trim()),
@@ -137,7 +137,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     Ok((method, route))
 }
 
-/// Parses an upper-case method. Unknown methods are accepted unless they look like a typo.
+/// Parses an upper-case method. Unknown methods are accepted unless they look like typos.
 fn parse_method(method: &str) -> Result<Method, String> {
     let known = match method.parse::<Method>() {
         Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => known,

@@ -36,7 +36,7 @@ impl From<Error> for Status {
     }
 }
 
-/// Converts an error to the code for its [status](KeyError::status), or to UNAUTHENTICATED if `or_reject` returned it.
+/// Converts the error to the code for its [status](KeyError::status), or to UNAUTHENTICATED for `or_reject`.
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))

@@ -28,7 +28,7 @@ use crate::policy::PolicyName;
 ///
 /// [`names`] lists the metrics and their labels, which never contain a key or its digest. `examples/observability`
 /// contains a Grafana dashboard. A [tier](crate::Subject::tier) that the policy does not define never becomes a label.
-/// If a call's future is dropped before a remote backend replies, its charges are not counted, although they are spent.
+/// If a call's future is dropped before a remote backend replies, its charges are not counted, although they are made.
 ///
 /// Counts recorded before the exporter is installed are lost. Each series is registered once, and stays with the
 /// exporter that is installed at that time. For an exporter that drops idle series, use

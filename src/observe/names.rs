@@ -22,8 +22,8 @@ pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 /// Counter: automatic and manual blocks made by this process.
 pub const BLOCKS: &str = "tollgate_blocks_total";
 
-/// Counter: charges settled in this process. Labels: `policy` and `change`, which is `more`, `same` or `less` than the
-/// charge, or `refund` if the actual cost is 0, as for canceled reservations.
+/// Counter: charges settled in this process. Labels: `policy` and `change`, which compares the actual cost with the
+/// charge: `more`, `same`, `less`, or `refund` for an actual cost of 0, as for canceled reservations.
 pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 
 /// Counter: rows and whole policies reset in this process. Label: `policy`.
@@ -48,7 +48,7 @@ pub const POLICY_ROWS: &str = "tollgate_policy_rows";
 /// Counter: rows evicted before they expired.
 pub const EVICTIONS: &str = "tollgate_evictions_total";
 
-/// Counter: charges made to a row that several keys share because the table was full. If this counter rises, look in
+/// Counter: charges decided on a row that several keys share because the table was full. If this counter rises, look in
 /// [`POLICY_ROWS`] for the policy that is being flooded with keys.
 pub const OVERFLOWED: &str = "tollgate_overflowed_total";
 

@@ -29,7 +29,7 @@ impl<T> PerPolicy<T> {
         Arc::clone(&self.known.entry(policy.clone()).or_insert_with(|| Arc::new(make(policy.as_str()))))
     }
 
-    /// Returns the value of a policy. If the policy has none, returns the value that further policies share, if any.
+    /// Returns the value of a policy. If the policy has none, returns the shared value, if there is one.
     pub(super) fn get(&self, policy: &PolicyName) -> Option<Arc<T>> {
         self.known.get(policy).map(|value| Arc::clone(&value)).or_else(|| self.others.get().cloned())
     }

@@ -3,7 +3,7 @@
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Passes at most a given number of events per second of a clock. The limit is exact with any number of threads.
+/// Passes at most a given number of events in each second of a clock. The limit is exact with any number of threads.
 #[derive(Debug, Default)]
 pub(super) struct Sampler(Mutex<Counts>);
 

@@ -48,7 +48,7 @@ impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
 }
 
 impl<K, V> AppendOnlyMap<K, V> {
-    /// Returns the value of the first key that matches, or adds an entry from `key`, which must match, and `make`.
+    /// Returns the value of the first key that matches. If there is none, adds `key()`, which must match, and `make()`.
     pub(super) fn find_or_insert(&self, matches: impl Fn(&K) -> bool, key: impl Fn() -> K, make: impl Fn() -> V) -> &V {
         let mut map = self;
         loop {

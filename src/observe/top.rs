@@ -84,7 +84,7 @@ impl Top {
         self
     }
 
-    /// Returns the keys that requested the most charges under a policy, at most `max` of them, the heaviest first.
+    /// Returns up to `max` keys with the most requested charges under a policy, the heaviest first.
     pub fn requested(&self, policy: &PolicyName, max: usize) -> TopKeys {
         self.heaviest(policy, max, |sketches| &sketches.requested)
     }
@@ -184,7 +184,7 @@ impl TopKeys {
         self.total
     }
 
-    /// Returns the most charges that a key without a counter can have had: 0 until a shard of the sketch is full.
+    /// Returns the maximum number of charges of a key without a counter: 0 until a shard of the sketch is full.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }

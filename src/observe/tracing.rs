@@ -27,14 +27,14 @@ use crate::policy::PolicyName;
 /// | `denied` | INFO ([`level`](Tracing::level)) | decision fields, `suppressed` |
 /// | `allowed` | TRACE | decision fields |
 /// | `near_limit` | WARN, if [turned on](Tracing::near_limit) | decision fields, `share`, `suppressed` |
-/// | `checked` | TRACE, allowed or denied | decision fields |
+/// | `checked` | TRACE, whether allowed or denied | decision fields |
 /// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 /// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
 /// | `reset` | DEBUG | `policy`, `key` (absent if the whole policy was reset) |
 /// | `credited` | DEBUG | `policy`, `tokens`, `key` |
-/// | `audited` | WARN, each change by an operator | `operator`, `action`, `change`, and `policy`, `scope` and `error` if present |
-/// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
+/// | `audited` | WARN, for each change by an operator | `operator`, `action`, `change`, and `policy`, `scope` and `error` if present |
+/// | `mistake` | WARN, once for each mistake | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
 /// and, if present, `tier`, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of

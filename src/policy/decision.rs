@@ -120,8 +120,8 @@ impl Decision {
         self
     }
 
-    /// Returns whether the call may proceed, after the [`delay`](Decision::delay) if there is one. The tokens were
-    /// spent, unless this is a check or the charge [was let through](Decision::is_shadowed).
+    /// Returns whether the call may proceed, after the [`delay`](Decision::delay) if there is one. If so, the tokens
+    /// were spent, unless this is a check or the charge [was let through](Decision::is_shadowed).
     #[inline]
     pub fn is_allowed(&self) -> bool {
         self.shadowed || self.is_granted()
@@ -159,7 +159,7 @@ impl Decision {
     }
 
     /// The deny rule or blocked signal that caused the denial, if any. For a [paused](crate::RateLimiter::pause) key,
-    /// this is `None`. Do not show the rule to clients, because it reveals how to evade it.
+    /// this is `None`. Do not show the rule to clients, because they could then evade it.
     pub fn denied_rule(&self) -> Option<&DenyRule> {
         self.denied_rule.as_deref()
     }
@@ -195,7 +195,7 @@ impl Decision {
         self.of.cost
     }
 
-    /// The [capacity](Quota::get_capacity) of the quota: the largest number of tokens that can be spent together.
+    /// The [capacity](Quota::get_capacity) of the quota: the largest number of tokens that can be spent at once.
     #[doc(alias = "limit")]
     pub const fn capacity(&self) -> u64 {
         self.of.quota.whole_capacity()

@@ -32,8 +32,8 @@ use crate::algorithm::List;
 pub struct Decisions(List<Decision>);
 
 impl Decisions {
-    /// Returns whether the call may proceed, after the [`delay`](Decisions::delay) if there is one. All tokens were
-    /// spent, except those of charges that [were let through](Decision::is_shadowed).
+    /// Returns whether the call may proceed, after the [`delay`](Decisions::delay) if there is one. If so, all tokens
+    /// were spent, except those of charges that [were let through](Decision::is_shadowed).
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
     }
@@ -43,7 +43,7 @@ impl Decisions {
         self.iter().any(Decision::is_shadowed)
     }
 
-    /// Lets a denied call through, and marks its charges in shadow mode.
+    /// Lets a denied call through, and marks those of its charges that are in shadow mode.
     pub(crate) fn let_through(self) -> Decisions {
         self.into_iter().map(Decision::let_through).collect()
     }
@@ -103,7 +103,7 @@ impl Decisions {
         self.into_iter().zip(tokens).map(|(decision, tokens)| decision.uncharged(tokens)).collect()
     }
 
-    /// Reduces a check that has read several shards to one shard per charge: the shard that can grant the charge first.
+    /// Reduces a check that has read several shards to one shard per charge: the one that can grant the charge soonest.
     pub(crate) fn by_best_shards(self) -> Decisions {
         if self.0.iter().all(|decision| decision.of().part.shard == 0) {
             return self;
@@ -136,7 +136,7 @@ impl Decisions {
         self.charges().filter_map(binding)
     }
 
-    /// The decision by the binding quota of the first charge.
+    /// The decision under the binding quota of the first charge.
     #[inline]
     pub(crate) fn into_binding(self) -> Option<Decision> {
         match &self.0[..] {
@@ -183,8 +183,8 @@ impl Decisions {
     }
 }
 
-/// Returns the decision on a charge that matters most to the caller: for a denial, the one with the longest wait, for a
-/// reservation, the one with the latest due time, and otherwise the one with the fewest remaining tokens.
+/// Among the decisions on a charge, returns the one that matters most to the caller: for a denial, the longest wait;
+/// for a reservation, the latest due time; otherwise, the fewest remaining tokens.
 fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
     // A missing retry time means that the charge never fits.

@@ -93,7 +93,7 @@ impl DenyRule {
         matches!(&self.0, DenyKind::UserAgent(pattern) if pattern.is_searched_alone())
     }
 
-    /// Denies callers with this [label](DenyRule::label) `country`: two letters (ISO 3166-1), `T1` or `XX`.
+    /// Denies callers whose [label](DenyRule::label) `country` has this value: two letters (ISO 3166-1), `T1` or `XX`.
     ///
     /// # Errors
     /// Fails if `code` is not two ASCII letters or digits.
@@ -118,7 +118,7 @@ impl DenyRule {
 }
 
 impl DenyRule {
-    /// Describes the type of the rule without the key's content. A layer can apply all rules of a kind or none of them.
+    /// Describes the kind of the rule without the key's content. A layer can apply all rules of a kind or none of them.
     pub(crate) fn kind(&self) -> String {
         match &self.0 {
             DenyKind::Key(key) => format!("key {}", key.kind()),

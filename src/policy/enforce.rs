@@ -1,4 +1,4 @@
-//! The setting that determines for which keys denials under a policy are enforced.
+//! The setting that determines the keys for which denials under a policy are enforced.
 
 use super::digest::Digest;
 use super::named::{Policy, PolicyError};
@@ -9,9 +9,9 @@ use super::named::{Policy, PolicyError};
 ///
 /// - [`Decision::is_allowed`](crate::Decision::is_allowed) and [`is_shadowed`](crate::Decision::is_shadowed) are
 ///   `true`, and `limit` returns `Ok`. [`retry_after`](crate::Decision::retry_after) describes the denial.
-/// - Such a call spends nothing under the policy. If it also charges enforced policies, only these decide it and are
-///   charged. Several policies in shadow mode are charged together or not at all, as if they were enforced.
-/// - Observers are notified of the denial, with [`is_enforced`](crate::observe::Decided::is_enforced) `false`.
+/// - Such a call spends nothing under the policy. If it also charges enforced policies, only those decide the call and
+///   are charged. Several policies in shadow mode are charged together or not at all, as if they were enforced.
+/// - Observers are notified of the denial, and [`is_enforced`](crate::observe::Decided::is_enforced) returns `false`.
 /// - A call that reserves tokens may proceed without waiting for them.
 /// - If the backend fails, the call is let through, whatever the [`FailureMode`](crate::FailureMode).
 /// - Deny lists, blocks and pauses deny a call only if the call charges a policy that is enforced for the key.
@@ -36,7 +36,7 @@ pub enum Enforce {
     /// Denials are enforced for every key.
     #[default]
     Always,
-    /// Denials are enforced for no key.
+    /// Denials are enforced for no keys.
     Never,
     /// Denials are enforced for a share of the keys, from 0.0 to 1.0.
     ///
@@ -85,7 +85,7 @@ impl Enforce {
 impl Policy {
     /// Sets the keys for which denials under this policy are enforced. The default is [`Enforce::Always`].
     /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement) replaces the setting at run time. If a
-    /// layer is in [shadow mode](crate::RateLimitLayer::shadow) itself, none of its policies is enforced.
+    /// layer is itself in [shadow mode](crate::RateLimitLayer::shadow), none of its policies is enforced.
     ///
     /// # Panics
     /// Panics if a share is not between 0.0 and 1.0. In a `const`, this is a compile error.

@@ -44,12 +44,12 @@ use super::nat64::canonical;
 /// | `anonymous`, `global` | [`Key::anonymous`], [`Key::global`] |
 /// | `digest:294e0d5fb181c1cb9574defe851b4208` | the key with this [digest](crate::key::Digest), from a log or a list |
 ///
-/// In the `bearer`, `header`, `cookie` and `path` forms, quote names and values that are empty or that contain a space,
-/// a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
+/// In the `bearer`, `header`, `cookie` and `path` forms, quote names and values, as in `cookie(session):"a, b"`, if
+/// they are empty or contain a space, a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`.
 ///
 /// # Size
 /// Keys of up to 64 bytes need no allocation. A string takes 8 bytes plus its length, rounded up to a multiple of 8; an
-/// IPv4 network 8 bytes, an IPv6 network 24, a number 16, and a tuple 8 plus the size of its parts.
+/// IPv4 network 8 bytes, an IPv6 network 24, a number of up to 64 bits 16, and a tuple 8 plus the size of its parts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The parts, one after the other. Each part encodes its length, so padding never makes two keys equal.
@@ -118,7 +118,7 @@ impl Key {
         Key::part(Tag::Uuid, 0, &uuid.to_le_bytes())
     }
 
-    /// Returns the digest from which this key was created.
+    /// Returns the digest from which this key was created, if any.
     #[inline]
     pub(crate) fn as_digest(&self) -> Option<Digest> {
         if self.bytes.first() != Some(&(Tag::Digest as u8)) {
@@ -225,7 +225,7 @@ impl From<IpAddr> for Key {
 }
 
 impl From<Digest> for Key {
-    /// Creates a key that stands for the key with this digest, for example from a log event. A limiter with the same
+    /// Creates a key that stands for the key with this digest, which may come from a log event. A limiter with the same
     /// [secret](crate::key::Secret) finds the same row and the same blocks. A [deny list](crate::protection::DenyList)
     /// contains keys, not digests, so it never matches such a key.
     fn from(digest: Digest) -> Key {

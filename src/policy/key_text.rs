@@ -63,7 +63,7 @@ impl<'k> Part<'k> {
 }
 
 impl Key {
-    /// Returns where an extractor found the key: the part of the request, and the header, cookie or parameter.
+    /// Returns where an extractor found the key: the part of the request, and a header, cookie or parameter name.
     pub(crate) fn source(&self) -> Option<(KeySource, &[u8])> {
         match Part::split(self.bytes())?.0 {
             Part::Found { source, name, .. } => Some((source, name)),
@@ -80,7 +80,7 @@ impl Key {
         }
     }
 
-    /// Returns the address of a key that is an IPv4 address or an IPv6 network of 64 or more bits, as used for blocks.
+    /// Returns the address of a key that is an IPv4 address or an IPv6 network with a prefix of at least 64 bits.
     #[cfg(feature = "admin")]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         match Part::split(self.bytes())?.0 {

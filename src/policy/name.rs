@@ -18,7 +18,7 @@ use crate::algorithm::ConstMessage;
 /// ```
 ///
 /// A name also contains the generation of the policy's rows, which [`reset_policy`](crate::RateLimiter::reset_policy)
-/// changes. Comparisons, hashes and the text of the name ignore the generation.
+/// changes. The generation does not affect comparisons, hashes or the text of the name.
 #[derive(Clone)]
 pub struct PolicyName {
     text: Text,

@@ -14,9 +14,9 @@ use crate::algorithm::{Quota, QuotaError};
 
 /// A named quota, optionally with different quotas for tiers of callers.
 ///
-/// Every key has one row under a policy, whatever its tier, so tokens stay spent when a caller changes its tier; see
-/// [tiers and routes](crate::docs::tiers_and_routes). Policies of one limiter with the same name share rows. If such
-/// policies have different quotas or tiers, this is a [mistake](crate::observe::Mistake).
+/// Every key has one row under a policy, whatever its tier, so tokens stay spent when a caller's tier changes; see
+/// [tiers and routes](crate::docs::tiers_and_routes). Policies of one limiter that have the same name share rows. It is
+/// a [mistake](crate::observe::Mistake) if their quotas or tiers differ.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -75,12 +75,12 @@ impl Policy {
         }
     }
 
-    /// Adds another quota for callers without a tier. These quotas apply together; see [`Quotas`]. Call this method
-    /// before you add tiers, which have only their own quotas.
+    /// Adds another quota for callers without a tier. The policy's quotas apply together; see [`Quotas`]. Call this
+    /// method before you add tiers, because it does not change their quotas.
     ///
     /// # Panics
-    /// Panics if the policy already has a quota with this period or four quotas, or if the quota would deny every call.
-    /// In a `const`, this is a compile error.
+    /// Panics if the policy already has four quotas, or one with this period, or if the quota would deny every call. In
+    /// a `const`, this is a compile error.
     #[track_caller]
     #[must_use]
     pub const fn and(mut self, quota: Quota) -> Policy {
@@ -96,7 +96,7 @@ impl Policy {
     }
 
     /// Lets each process lease several tokens of a key at once from a remote backend, and spend them without asking the
-    /// backend. Backends in the process ignore this setting. See [`docs::leases`](crate::docs::leases).
+    /// backend. In-process backends ignore this setting. See [`docs::leases`](crate::docs::leases).
     #[must_use]
     pub const fn leases(mut self) -> Policy {
         self.leases = true;
@@ -111,12 +111,12 @@ impl Policy {
     /// Adds a quota, or [several quotas](Quotas) that apply together, for the callers of one tier. This method is not
     /// `const`, so a policy with tiers is usually a `static LazyLock`.
     ///
-    /// The policy's own quota applies to callers of an unknown tier. If the policy has other tiers, this is counted as
-    /// a [mistake](crate::observe::Mistake).
+    /// The policy's own quota applies to callers of an unknown tier. An unknown tier is counted as a
+    /// [mistake](crate::observe::Mistake) if the policy has other tiers.
     ///
     /// # Panics
     /// Panics if the tier was added before, or if a quota would deny every call or has a different algorithm from the
-    /// policy's quota. If a list has [several quotas](Quotas), only quotas with the same period need the same
+    /// policy's quota. If any list has [several quotas](Quotas), only quotas with the same period need the same
     /// algorithm, and all tiers together may have up to eight different periods.
     #[track_caller]
     #[must_use]

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::nat64::{canonical, embedded, is_well_known, well_known};
 
-/// Parses a network or an address. IPv4-mapped and NAT64 networks become IPv4. Rejects `10.0.0.7/8` as ambiguous.
+/// Parses a network or an address. Converts IPv4-mapped and NAT64 networks to IPv4. Rejects `10.0.0.7/8` as ambiguous.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
     let network = parse(text)?;
     if network != network.trunc() {

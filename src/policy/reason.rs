@@ -14,8 +14,8 @@ pub enum DecidedBy {
     Limiter,
     /// The limiter's [block cache](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
-    /// A [lease](crate::Policy::leases). Also used for denials during a pause, in which the process does not ask the
-    /// backend because few tokens were left.
+    /// A [lease](crate::Policy::leases). Also used for denials while the process pauses its requests to the backend
+    /// because few tokens were left.
     Lease,
 }
 
@@ -64,8 +64,7 @@ pub enum Reason {
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::protection::DenyList). The response shows only that retrying does not
-    /// help.
+    /// The caller is on a [deny list](crate::protection::DenyList). The response shows only that retries fail.
     DenyList,
     /// The caller is temporarily [blocked](crate::protection::AutoBlock) or [paused](crate::RateLimiter::pause). The
     /// response shows only when to retry.

@@ -142,7 +142,7 @@ impl Signal {
     }
 
     /// Returns the rule that lists of blocks show. Returns `None` for keys, whose content is not stored, and for text
-    /// that is too long for a rule, because clients could fill the memory with it.
+    /// that is too long for a rule, because clients could otherwise fill the memory with it.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,

@@ -43,9 +43,9 @@ impl Subject {
     }
 
     /// Sets this caller's own quota, or several quotas that apply together, for example [from a
-    /// database](crate::docs::several_quotas#quotas-from-a-database). For this call, they replace the policy's quotas,
-    /// unless a quota was [set for the key](crate::RateLimiter::set_key_quota) at run time. The key keeps its row, so
-    /// its spent tokens carry over when its quota changes.
+    /// database](crate::docs::several_quotas#quotas-from-a-database). In calls with this subject, they replace the
+    /// policy's quotas, unless a quota was [set for the key](crate::RateLimiter::set_key_quota) at run time. The key
+    /// keeps its row, so its spent tokens carry over when its quota changes.
     #[must_use]
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Subject {
         self.quotas = Some(Box::new(quota.into()));

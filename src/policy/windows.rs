@@ -41,7 +41,7 @@ impl Part {
 /// period. Otherwise, each quota uses the window of its period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Windows {
-    /// The periods and their algorithms, the longest period first.
+    /// The periods and their algorithms, longest period first.
     periods: [(u64, Algorithm); MAX_WINDOWS],
     len: u8,
     /// Whether any list has several quotas. If not, the other fields are not used.
@@ -124,8 +124,8 @@ impl Windows {
         self.several
     }
 
-    /// Returns the window of each quota of a list, which need not belong to the policy. A quota with an unknown period
-    /// uses a free window, the longest period first. Spent tokens are therefore always counted in some window.
+    /// Returns the window of each quota of a list, which need not belong to the policy. Quotas with unknown periods use
+    /// the free windows, longest period first. Spent tokens are therefore always counted in some window.
     #[inline]
     pub(super) fn assign(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
         let mut windows = [0; Quotas::MAX];

@@ -1,4 +1,4 @@
-//! Endpoints that report a client's limits, for example to show a disabled button and a countdown instead of an error.
+//! Endpoints that report a client's limits, for pages that show a disabled button and a countdown instead of an error.
 //!
 //! ```
 //! use axum::{routing::post, Router};
@@ -23,10 +23,10 @@
 //!  "spent":3,"previous":0,"ts":1767225600000000,"now":1767225600123456}
 //! ```
 //!
-//! From a snapshot, a client can compute the available tokens at any later instant, and when a request will be allowed,
-//! with the arithmetic of the [`algorithm`](crate::algorithm) module. The browser package `tollgate-client` implements
-//! the same arithmetic in TypeScript, with bit-identical results. The client needs a new snapshot only if other clients
-//! may have spent tokens in the meantime.
+//! With the arithmetic of the [`algorithm`](crate::algorithm) module, a client can compute from a snapshot how many
+//! tokens are available at any later instant, and when a request will be allowed. The browser package `tollgate-client`
+//! implements the same arithmetic in TypeScript, with bit-identical results. The client needs a new snapshot only if
+//! other clients may have spent tokens in the meantime.
 //!
 //! If the caller is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList), the
 //! snapshot also has a `not_before` field, and every request is denied until that instant. The reason is not reported.
@@ -41,7 +41,7 @@
 //!
 //! # Limiting these endpoints
 //! By default, the endpoints are not limited, and each request reads the backend. Put them inside a layer, as in the
-//! example above, but not under the limit that they report: a denied client could then not find out how long to wait.
+//! example above, but not under the limit that they report: otherwise, a denied client could not see how long to wait.
 
 mod named;
 
@@ -101,8 +101,8 @@ where
 }
 
 /// Creates an endpoint that returns the time of the limiter's backend, on which decisions are based, in microseconds
-/// since the Unix epoch: `{"now": 1767225600123456}`. Snapshots also contain this time, so the endpoint is for clients
-/// that did not get their snapshot from a status endpoint, for example because it is embedded in a page.
+/// since the Unix epoch: `{"now": 1767225600123456}`. Snapshots also contain this time, so only clients that get their
+/// snapshot in another way, for example embedded in a page, need this endpoint.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

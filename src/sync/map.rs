@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use dashmap::DashMap;
 
-/// A concurrent map. A closure must not use the map, because its value and others are locked while it runs.
+/// A concurrent map. Its methods run closures while a shard is locked, so the closures must not use the map.
 #[derive(Debug)]
 pub(crate) struct Map<K: Eq + Hash, V>(DashMap<K, V>);
 

@@ -1,8 +1,8 @@
 //! Synchronization primitives: the standard library's locks and atomics, and tokio's tasks.
 //!
 //! The package `proof/` replaces these primitives with those of the model checker [loom](https://docs.rs/loom), which
-//! runs the crate's code in every thread interleaving. The models are in modules named `models`. They are enabled by a
-//! separate flag, because `cfg(loom)` would also apply to dependencies that cannot use loom.
+//! runs the crate's code in every interleaving of its threads. The models are in modules named `models`. They are
+//! enabled by a separate flag, because `cfg(loom)` would also apply to dependencies that cannot use loom.
 
 #[cfg(not(all(test, tollgate_models)))]
 mod map;

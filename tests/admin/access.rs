@@ -1,4 +1,4 @@
-//! Who may use the router: tokens, rights, other origins, wrong methods and large inputs.
+//! Requests that the router refuses: bad tokens, missing rights, other origins, wrong methods and large inputs.
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use tollgate::admin::{Admin, Operator, bearer_tokens};

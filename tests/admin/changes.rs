@@ -52,7 +52,7 @@ async fn a_key_or_a_whole_policy_is_reset() {
     assert_eq!(audits.len(), 3 + 4, "refused changes are audited too: {audits:?}");
 }
 
-/// Regression: only the rows that the policy's own quota uses were deleted, but the answer was `found`.
+/// Regression: only the rows that the policy's own quota uses were deleted, but the answer reported `found`.
 #[tokio::test]
 async fn a_key_is_reset_in_all_shards_of_its_tier_and_of_its_own_quota() {
     let server = TestServer::start().await;
@@ -179,8 +179,7 @@ async fn an_audit_event_has_one_short_line() {
     }
 }
 
-/// Regression: the name of an unknown field, which the error contains, and the name of a label could add lines to a
-/// log.
+/// Regression: the name of a label, or of an unknown field (which the error repeats), could add lines to a log.
 #[tokio::test]
 async fn errors_and_labels_in_an_audit_event_have_one_short_line() {
     let server = TestServer::start().await;

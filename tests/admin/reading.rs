@@ -179,7 +179,7 @@ async fn the_tier_of_a_key_is_found_from_its_row() {
     limiter.set_quota(&policy, Quota::token_bucket(5, MINUTE)).await.unwrap();
     assert_eq!(chat("key=8").await["quotas_from"], "set_for_all");
 
-    // The extractor gives this caller its own quota, which the router does not know.
+    // The extractor gives this caller its own quota, which the router does not know about.
     let own = Subject::new(9).quota(Quota::token_bucket(1000, MINUTE));
     limiter.limit(&policy, own).await.unwrap();
     let found = chat("key=9").await;
@@ -227,7 +227,7 @@ async fn blocks_deny_lists_pauses_and_shadow_mode_are_explained() {
     limiter.block(Signal::key(7), HOUR).await.unwrap();
     let (seven, answer) = api("7").await;
     assert_eq!((&seven["reason"], &seven["retry_after_ms"]), (&json!("blocked"), &json!(3_600_000)));
-    assert_eq!(actions(&seven), ["wait", "unblock", "reset", "credit", "quota"], "both the block and the quota deny");
+    assert_eq!(actions(&seven), ["wait", "unblock", "reset", "credit", "quota"], "both the block and the quota apply");
     assert_eq!((&seven["windows"][0]["spent"], &answer["blocks"][0]["left_ms"]), (&json!(5), &json!(3_600_000)));
     let (eight, _) = {
         limiter.block(Signal::key(8), HOUR).await.unwrap();

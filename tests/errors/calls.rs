@@ -1,4 +1,4 @@
-//! Errors of calls.
+//! Errors that calls return.
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{

@@ -1,4 +1,4 @@
-//! Provokes all error messages through the public API and compares them with `texts.txt`. The messages about
+//! Triggers all errors through the public API and compares their messages with `texts.txt`. The messages about
 //! configuration files are in `tests/config/messages.txt`.
 //!
 //! `TOLLGATE_MESSAGES=write cargo test --all-features --test errors` rewrites the list. Review the changes.

@@ -1,4 +1,4 @@
-//! Mistakes in a program that panic when the program starts or, in a `const`, fail to compile.
+//! Mistakes in a program that cause a panic when the program starts or, in a `const`, a compile error.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Error replies of Redis servers. A fake server sends them, so that the list is complete. `tests/redis` tests the
-//! errors of real servers.
+//! Error replies from Redis servers. A fake server sends them, so that the list is complete. `tests/redis` tests the
+//! errors from real servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -74,7 +74,7 @@ async fn a_reload_applies_the_changed_file_and_refills_nothing() {
     assert_eq!(report, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
     let response = running.create().await;
     assert!(response.has(r#"ratelimit-policy: "create";q=3;w=60"#), "{response:?}");
-    // Two of the three tokens were spent before this call. On a slow machine, one of the two may have been refilled.
+    // Two of the three tokens had been spent before this request. On a slow machine, one may have been refilled since.
     let r: u64 = response.value("ratelimit").unwrap().split("r=").nth(1).unwrap()[..1].parse().unwrap();
     assert!(r <= 1, "{response:?}");
     assert_eq!(running.example.line(), "policies.create.quota: 5/min → 3/min");

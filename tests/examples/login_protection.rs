@@ -28,7 +28,7 @@ async fn five_of_eight_guesses_are_checked_and_then_the_right_password_is_refuse
     }
     example.promised(r#"ratelimit: "account";r=0;t=720"#);
     example.promised("retry-after: 720");
-    // On a slow machine, the first guess may have been some seconds ago.
+    // On a slow machine, the first guess may have been sent several seconds ago.
     assert!((700..=720).contains(&right.number("retry-after")), "{right:?}");
 }
 

@@ -39,7 +39,7 @@ async fn each_route_and_caller_has_the_limits_of_the_file() {
     let service = Service::start();
     let get = async |path: &str, headers: &[&str]| service.get(path, headers).await;
 
-    // An anonymous caller can send one request and one export, but not a second export.
+    // After one other request, an anonymous caller can make one export, but not a second one.
     let hello = get("/", &[]).await;
     assert_eq!((hello.status(), left(&hello, "api"), left(&hello, "exports")), (200, Some(11), None));
     assert_eq!((left(&hello, "strangers"), left(&hello, "service")), (Some(99), Some(999)));
@@ -61,7 +61,7 @@ async fn each_route_and_caller_has_the_limits_of_the_file() {
     assert_eq!((left(&bob, "api"), left(&bob, "exports")), (Some(20), Some(30)));
     let eve = get("/export", &[EVE]).await;
     assert_eq!((left(&eve, "api"), left(&eve, "exports")), (Some(290), Some(40)));
-    // If the team's quota is spent, nothing is charged to the team's members.
+    // Once the team's quota is spent, nothing is charged to the team's members.
     for (user, status) in [(ADA, 200), (ADA, 200), (BOB, 200), (BOB, 429)] {
         assert_eq!(get("/export", &[user]).await.status(), status);
     }

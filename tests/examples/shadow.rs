@@ -32,7 +32,7 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
             }
         }
     }
-    // The number of heads in 40 tosses of a fair coin is outside this range about once in 10^8 runs.
+    // The number of heads in 40 tosses of a fair coin is outside this range less than once in 10^8 runs.
     assert!((3..=37).contains(&enforced), "the limit is enforced for {enforced} of 40 clients");
 }
 

@@ -18,7 +18,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     value.parse().ok()
 }
 
-/// Waits like octokit's plugin-throttling, which waits as long as `retry-after` says or, without this header, until one
+/// Returns how long octokit's plugin-throttling waits: as long as `retry-after` says or, without this header, until one
 /// second after `x-ratelimit-reset`.
 fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     let primary = number(headers, "x-ratelimit-remaining") == Some(0);
@@ -38,7 +38,7 @@ fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64
     Some((limit, remaining, if reset > 1_000_000_000 { reset - now } else { reset }))
 }
 
-/// Reads `Retry-After` in whole seconds if the status can be retried, like axios-retry, got, urllib3 and reqwest-retry.
+/// Like axios-retry, got, urllib3 and reqwest-retry, reads `Retry-After` in whole seconds if the status allows a retry.
 fn retrying(headers: &HeaderMap, status: u16) -> Option<u64> {
     matches!(status, 429 | 503).then(|| number(headers, "retry-after")).flatten()
 }

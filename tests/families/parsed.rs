@@ -64,8 +64,8 @@ fn window(quota: &Quota) -> Duration {
     Duration::from_micros(micros as u64)
 }
 
-/// Sends requests with these costs and waits, and compares each response with the decisions. Returns the number of
-/// refusals.
+/// Sends a request for each pair of cost and preceding wait, and compares each response with the decisions. Returns the
+/// number of refusals.
 fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());

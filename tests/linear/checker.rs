@@ -1,8 +1,8 @@
 //! Checks that concurrent operations are linearizable (Herlihy and Wing).
 //!
-//! A history is linearizable if its events can be put into an order in which the algebra gives the same results. If an
-//! event ended before another event began, it must also come first in this order. The time of a decision may be any
-//! reading of the clock since the decision began, because the clock is read before the rows.
+//! A history is linearizable if its events can be put into an order in which the algebra gives the same results, and in
+//! which each event precedes all events that began after it ended. The time of a decision may be any reading of the
+//! clock since the decision began, because the clock is read before the rows.
 
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ pub(crate) fn run_operations(
     events
 }
 
-/// Returns an order of the events in which the algebra gives the same results, if there is such an order.
+/// Returns an order of the events in which the algebra gives the same results, if there is one.
 pub(crate) fn order(events: &[Event]) -> Option<Vec<usize>> {
     let mut order = Vec::new();
     search(events, &[Table { rows: Default::default(), now: BEGIN }], &mut order).then_some(order)

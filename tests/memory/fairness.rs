@@ -1,4 +1,4 @@
-//! A flood under one policy does not affect callers of other policies.
+//! A flood under one policy does not affect callers under other policies.
 
 use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 

@@ -157,7 +157,7 @@ async fn policies_after_the_first_512_are_counted_together() {
     assert_eq!(counts(&limiter, &top, &policy(512), "ada"), (600 - 512, 0));
 }
 
-/// Regression: the text of a key was also shown for any other policy that shares the sketches.
+/// Regression: the text of a key was also shown for any other policy that shared the sketches.
 #[tokio::test]
 async fn policies_that_are_counted_together_show_only_their_own_keys() {
     let policy = |name: String| Policy::try_new(name, TWO.quotas()[0]).unwrap();

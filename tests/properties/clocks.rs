@@ -165,7 +165,7 @@ fn instant(micros: Micros) -> i128 {
     i128::from(micros.get())
 }
 
-/// Returns how many microseconds it takes at most to repay `tokens`.
+/// Returns the maximum number of microseconds that it takes to repay `tokens`.
 fn refill(quota: &Quota, tokens: u64) -> u128 {
     let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
     match quota.algorithm() {

@@ -50,7 +50,7 @@ proptest! {
         }
     }
 
-    /// A sliding window may get one token less, because only whole tokens of its previous window are returned.
+    /// A sliding window may get one token fewer, because only whole tokens of its previous window are returned.
     #[test]
     fn a_credit_returns_its_tokens_up_to_the_capacity(
         quota in prop_oneof![2 => bucket_or_window(), 1 => sliding()],

@@ -23,7 +23,7 @@ pub(crate) fn user(req: &Parts) -> Subject {
     user.map_or(Subject::anonymous(), Subject::new)
 }
 
-/// Creates a layer that limits by user, and that trusts a local proxy to send addresses and countries.
+/// Creates a layer that limits each user, and trusts a local proxy to send client addresses and countries.
 pub(crate) fn layer(limiter: &RateLimiter, policy: &Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy, user)
         .limiter(limiter)

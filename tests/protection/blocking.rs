@@ -37,7 +37,7 @@ fn fixture(rules: AutoBlock) -> Fixture {
 }
 
 impl Fixture {
-    /// Denies `key` once, with a cost above the capacity.
+    /// Causes one denial of `key`, by a call that costs more than the capacity.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
         now(self.limiter.try_acquire(policy, key).cost(policy.quotas()[0].get_capacity() + 1).send()).reason()
     }
@@ -69,7 +69,7 @@ async fn the_third_denial_blocks_the_key_and_the_address() {
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 2));
     let calls = fixture.backend.take_calls();
     assert_eq!((client.send("GET", &eve).await.retry_after(), calls, fixture.backend.take_calls()), (Some(3600), 4, 0));
-    // Both the key alone and the address alone are blocked. Other callers are allowed.
+    // The key and the address are each blocked on their own. Other callers are allowed.
     assert_eq!(status(&["x-user: eve"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
@@ -155,7 +155,7 @@ fn a_charge_of_0_does_not_reset_the_count() {
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
 }
 
-/// Regression: keys with only a few denials evicted blocked keys that had stopped sending requests.
+/// Regression: keys with only a few denials evicted blocked keys whose callers had stopped sending requests.
 #[test]
 fn a_flood_of_denied_keys_does_not_evict_blocks() {
     let clock = ManualClock::new();

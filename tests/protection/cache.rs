@@ -224,7 +224,7 @@ fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
 fn a_row_cached_under_another_tier_is_not_used() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND / 2)).tier("pro", Quota::token_bucket(200, SECOND / 2));
     let (limiter, _backend, clock) = remote_limiter();
-    // The test starts at half a second, so that the quotas are fully refilled at a whole second.
+    // Start in the middle of a second, so that the quotas are fully refilled at a whole second.
     clock.advance(SECOND / 2);
     let pro = || Subject::new("eve").tier("pro");
     now(limiter.acquire(&api, pro()).cost(200).hold()).into_receipt();
@@ -235,8 +235,7 @@ fn a_row_cached_under_another_tier_is_not_used() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(6).send()).is_allowed());
 }
 
-/// Regression: after a charge under the other tier had refilled the row at that tier's rate, the cache still denied
-/// calls.
+/// Regression: a charge under another tier had refilled the row at that tier's rate, but the cache still denied calls.
 #[test]
 fn spending_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
@@ -248,7 +247,7 @@ fn spending_under_another_tier_updates_a_cached_row() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
 }
 
-/// The settlement adds a token to the row, and the row keeps the stamp of the tier under which it was written.
+/// The settlement adds a spent token to the row, which keeps the stamp of the tier under which it was written.
 #[test]
 fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
@@ -265,8 +264,8 @@ fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     assert!(now(limiter.try_limit(&api, "eve")).is_allowed());
 }
 
-/// Near the end of a window, the wait for a reservation over several windows is short enough, but at the start of the
-/// next window, the wait is too long. Regression: the cache, which knew only bounds on the backend's time, granted a
+/// Near the end of a window, the wait for a reservation that spans several windows is short enough, but at the start of
+/// the next window, it is too long. Regression: the cache, which knew only bounds on the backend's time, granted a
 /// reservation without charging it.
 #[test]
 fn reservations_that_depend_on_the_window_reach_the_backend() {

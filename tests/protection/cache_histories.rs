@@ -74,9 +74,9 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
-    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter also spends its tokens. The
-    // other limiter must use the same quota, because under another quota, its call could refill the row faster, and the
-    // cache would not know.
+    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter spends tokens of this key too. The other
+    // limiter must use the same quota, because its calls under another quota could refill the row faster, and the cache
+    // would not know.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),
@@ -191,7 +191,7 @@ fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usiz
 }
 
 /// Compares two outcomes. `longest` is the duration of the longest trip, or `None` if the other limiter also spends
-/// tokens of these rows.
+/// tokens from these rows.
 fn compare(
     decided: &Decisions,
     expected: &Decisions,

@@ -25,7 +25,7 @@ fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile:
     meanwhile();
     backend.release_replies();
     let Poll::Ready(answer) = poll(answer.as_mut()) else {
-        panic!("the call is pending although its reply was released")
+        panic!("the call is still pending although its reply was released")
     };
     assert!(!answer.unwrap().is_allowed());
 }

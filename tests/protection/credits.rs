@@ -45,7 +45,7 @@ fn each_quota_of_a_policy_is_credited() {
     assert_eq!(left(), [0, 15]);
     assert!(now(limiter.credit(&BOTH, "ada", 3)));
     assert_eq!(left(), [3, 18]);
-    // Tokens have been spent under only one of the quotas.
+    // After a minute, tokens are still spent under only one of the quotas.
     clock.advance(MINUTE);
     assert!(now(limiter.credit(&BOTH, "ada", 9)));
     assert_eq!(left(), [5, 20]);

@@ -19,8 +19,8 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// Returns, for each block, its rule, its age, the time left, the number of blocks and whether it is manual. The list
-/// is sorted.
+/// Returns, for each block, its rule, its age, the time left, its number among the caller's successive blocks, and
+/// whether it is manual. The list is sorted.
 fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, u64, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());

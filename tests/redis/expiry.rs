@@ -8,7 +8,7 @@ use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
 use crate::server::{PATIENCE, Server};
 
 fn rows(admin: &mut Connection) -> usize {
-    // Unlike `DBSIZE`, `KEYS` does not count expired keys that are not deleted yet.
+    // Unlike `DBSIZE`, `KEYS` does not count expired keys that have not been deleted yet.
     cmd("KEYS").arg("*").query::<Vec<String>>(admin).unwrap().len()
 }
 

@@ -17,7 +17,7 @@ async fn a_killed_server_is_used_again_after_a_restart() {
     let mut server = Server::start();
     let application = Application::on(&server.url()).await;
     server.kill();
-    // The outage is so long that the pauses between probes reach their maximum.
+    // The outage is long enough for the pauses between probes to reach their maximum.
     application.call_during_outage(Duration::from_millis(1650)).await;
     application.assert_fails_immediately().await;
     server.restart();

@@ -104,8 +104,8 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Six rows, with the state of each row in the algebra. The last three rows have different keys. Operation 2 sends the
-/// same takes to the first three rows and to the last three.
+/// Six rows, with the state of each row in the algebra. The last three rows have the same policies as the first three,
+/// but different keys. Operation 2 sends the same takes to the first three rows and to the last three.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
@@ -410,7 +410,7 @@ fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if row.carry == 0.0 {
         return Some(owed);
     }
-    // No receipt exceeds the capacity plus the maximum reservations.
+    // No receipt exceeds the capacity plus the maximum number of reserved tokens.
     let most = quota.get_max_reserved().map_or(f64::MAX, |reserved| (quota.get_capacity() + reserved) as f64);
     let receipts = State { spent: (row.spent + row.carry).min(most), at: now, carry: 0.0, ..*row };
     Some(owed.max(paid(receipts)?))

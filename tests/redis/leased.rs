@@ -15,7 +15,7 @@ async fn limiter(server: &Server) -> RateLimiter {
     RateLimiter::new(server.backend().await)
 }
 
-/// Calls often enough to get a lease. Returns the number of admitted calls.
+/// Calls the limiter until it decides a call from a lease. Returns the number of admitted calls.
 async fn warm_up(limiter: &RateLimiter, policy: &Policy, key: &str) -> u64 {
     let begin = Instant::now();
     for calls in 1.. {
@@ -62,7 +62,7 @@ async fn a_lease_that_arrives_after_the_shutdown_is_given_back() {
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let mut calls = warm_up(&one, &BUSY, "ada").await;
     server.signal("STOP");
-    // The next lease is requested when a quarter is left.
+    // The next lease is requested when a quarter of the current lease is left.
     while one.stats().leased_tokens > 1 {
         assert_eq!(one.try_limit_now(&BUSY, "ada").unwrap().decided_by(), DecidedBy::Lease);
         calls += 1;
@@ -214,12 +214,12 @@ async fn eight_limiters_keep_the_bound_and_use_the_limit() {
     let admitted = Arc::into_inner(admitted).unwrap().into_inner().unwrap();
     let utilization = admitted.len() as f64 / (RATE as f64 * (1.0 + time.as_secs_f64()));
     println!("{decisions} decisions, {} admitted, utilization {utilization:.3}, {calls} script calls", admitted.len());
-    assert!(utilization > 0.8 && calls < decisions / 4, "leases decided too few calls");
+    assert!(utilization > 0.8 && calls < decisions / 4, "too low a utilization or too many script calls");
     // Each of the 32 tasks may record one call some time after its decision.
     check_bound(&admitted, RATE as f64 + 32.0, RATE as f64);
 }
 
-/// Checks that the number of calls that ended within any interval exceeds the refill by at most `capacity`.
+/// Checks that in every interval, the number of calls that ended exceeds the refill by at most `capacity`.
 fn check_bound(ends: &[Instant], capacity: f64, rate: f64) {
     let mut ends = ends.to_vec();
     ends.sort();

@@ -16,7 +16,7 @@ struct Counts {
     failed: u64,
 }
 
-/// Calls the limiter from four tasks for a while.
+/// Calls the limiter from four tasks for the given time.
 async fn hammer(limiter: &RateLimiter, key: u64, time: Duration) -> Counts {
     let end = Instant::now() + time;
     let task = |_| {

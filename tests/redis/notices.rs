@@ -1,4 +1,4 @@
-//! Notices, through which limiters that share a server inform each other of changed quotas and blocks.
+//! Notices, through which limiters that share a server inform each other of changes to quotas and blocks.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     let api = Policy::new("api", Quota::token_bucket(100, HOUR)).tier("free", Quota::token_bucket(10, HOUR));
     drop(other.try_acquire(&SEARCH, "ada").cost(3).await.unwrap());
     one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
-    assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "the change must apply immediately in its own process");
+    assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "the limiter must apply its own change immediately");
     let took = wait_until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
     println!("the change reached the other limiter after {took:?}");
 
@@ -329,7 +329,7 @@ async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// After the server has lost its data, other processes still apply the notices that they know. An unblock reaches them.
+/// After the server loses its data, other processes still apply the notices that they know. An unblock must reach them.
 #[tokio::test]
 async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     let server = Server::start();

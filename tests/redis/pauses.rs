@@ -48,8 +48,8 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
     }
 }
 
-/// Regression: the notice of a shorter pause replaced that of a longer pause, so processes that had not yet received the
-/// longer pause never did.
+/// Regression: the notice of a shorter pause replaced that of a longer pause, so processes that had not yet received
+/// the longer pause never did.
 #[tokio::test]
 async fn of_two_pauses_by_different_processes_the_longer_stays_in_effect_everywhere() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Regressions: cases in which the script and the algebra disagreed.
+//! Regressions: mostly cases in which the script and the algebra disagreed.
 
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, settle, step};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};

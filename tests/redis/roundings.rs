@@ -106,7 +106,7 @@ async fn a_sliding_window_multiplies_before_it_divides() {
         row.later(begin + micros(2 * period - left));
         assert!(
             row.take(&quota, Ask::cost(7 * (period - left))).await.is_some(),
-            "{} tokens of the previous window still count",
+            "expected a grant, because only {} tokens of the previous window still count",
             7 * left
         );
     }

@@ -114,7 +114,7 @@ async fn a_limit_error_delegates_display_and_source_to_the_inner_error() {
 
     let down = limit_and_hold(&RateLimiter::new(Down)).await.unwrap_err();
     assert_eq!(down.to_string(), "backend is unavailable: cannot reach 10.0.0.7");
-    // `LimitError` is transparent, so `source()` is the cause of the inner error.
+    // `LimitError` is transparent, so `source()` returns the cause of the inner error.
     assert_eq!(down.source().unwrap().to_string(), "connection refused");
     assert!(down.denied().is_none() && down.source().unwrap().source().is_none());
     let LimitError::Backend(error) = down else { panic!("expected a backend error, found {down:?}") };

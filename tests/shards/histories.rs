@@ -73,7 +73,7 @@ impl Spending {
 
 impl QuotaSpending {
     /// A call can be allowed while a reservation in another shard is not due yet, so a quota with reservations is
-    /// checked by due times. In every interval, no more than the capacity and the refilled tokens may be due. A
+    /// checked by due times. In every interval, no more than the capacity plus the refilled tokens may be due. A
     /// reservation in fixed windows may use tokens of several windows, so only intervals that begin with the first call
     /// are checked.
     fn check_bound(&mut self, quota: &Quota) {

@@ -24,7 +24,7 @@ use crate::connections::{get, http1, http2, limiter, listen, text};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// A custom body with trailers, which is neither `Default` nor `Clone`. The frames are taken from the end of the list.
+/// A custom body with trailers. It is neither `Default` nor `Clone`. The frames are taken from the end of the list.
 struct WordsBody(Vec<&'static str>);
 
 impl Body for WordsBody {

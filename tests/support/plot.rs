@@ -83,7 +83,7 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
     all[first..=last].to_vec()
 }
 
-/// Returns four to eight levels, starting at 0.
+/// Returns 0 and four to eight evenly spaced levels above it.
 fn steps(most: f64) -> Vec<f64> {
     let all = (-1..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i)));
     let step = all.into_iter().find(|step| most / step <= 8.0).unwrap_or(most);

@@ -215,7 +215,7 @@ async fn cancel_reports_whether_the_tokens_were_refunded() {
     let limiter = limiter();
     let first = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     let second = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
-    assert!(!first.cancel().await.unwrap(), "a later reservation was granted");
+    assert!(!first.cancel().await.unwrap(), "nothing can be refunded, because a later reservation was granted");
     assert!(second.cancel().await.unwrap());
     // The first reservation is forfeited, and the tokens of the second are available again.
     assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().delay(), 2 * SECOND);

@@ -142,7 +142,7 @@ impl History {
         // that left had never arrived.
         let (latest, earliest) = (self.row(|_| true), self.row(|fate| fate == Fate::Kept));
         prop_assert!(delay <= self.delay(&latest, at, tokens), "delayed by a departure");
-        prop_assert!(delay >= self.delay(&earliest, at, tokens), "a departure refunded more than it was charged");
+        prop_assert!(delay >= self.delay(&earliest, at, tokens), "a departure refunded more than its charge");
 
         let (cost, due) = (i128::from(tokens), at + delay);
         let turn = AdmittedCharge { due, cost, used: cost, reserved: delay > 0 };

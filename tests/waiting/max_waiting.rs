@@ -23,8 +23,8 @@ async fn calls_beyond_max_waiting_are_denied_immediately() {
 
     let denied = immediate_response(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
-    // A new request would be allowed in 0.4 s, when all reservations are due. In the header, this time is rounded up to
-    // one second.
+    // A new request would be allowed in 0.4 s, after all reservations are due. In the header, this time is rounded up
+    // to one second.
     assert_eq!(denied.headers()["retry-after"], "1");
     let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
@@ -106,7 +106,7 @@ fn calls_denied_at_the_waiting_maximum_are_never_counted_as_waiting() {
     });
 }
 
-/// This test uses the system clock and timer, and its clients disconnect at any time.
+/// This test uses the system clock and timer, and its clients disconnect at arbitrary times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_waiter_leaks_on_many_threads() {
     const FAST: Policy = Policy::new("fast", Quota::token_bucket(1000, SECOND).capacity(1).unlimited_reservations());

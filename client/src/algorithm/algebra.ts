@@ -3,7 +3,7 @@ import type { Algorithm } from '../snapshot.js';
 
 /** The stored state of one key under one policy. Spent tokens are a debt that is repaid as time passes. */
 export interface Row {
-  /** The tokens that are spent and not yet repaid at `ts`. */
+  /** The tokens that have been spent and not yet repaid as of `ts`. */
   readonly spent: number;
   /**
    * The instant from which `spent` is repaid, in microseconds since the Unix epoch. For windows, this is a boundary.
@@ -23,9 +23,9 @@ export interface Algebra {
   readonly fill: number;
   /** Returns the row at `now`, after subtracting the tokens that have been repaid by then. */
   roll(row: Row, now: number): Row;
-  /** Returns the tokens spent at `now`. Like `within`, takes a row that was rolled to `now`. */
+  /** Returns the number of tokens that are spent as of `now`. Like `within`, takes a row that was rolled to `now`. */
   spent(row: Row, now: number): number;
-  /** Returns whether at most `level` tokens are spent at `now`. */
+  /** Returns whether at most `level` tokens are spent as of `now`. */
   within(row: Row, now: number, level: number): boolean;
   /**
    * Returns the first instant at which `within` is true if nothing more is spent. This instant may be beyond `LAST`.

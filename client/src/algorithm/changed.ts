@@ -33,7 +33,7 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
   return period % 1e6 === 0 && expected === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
 
-/** The number of seconds that means never, which is the largest value that rows can store in 32 bits. */
+/** The number of seconds that means "never": the largest value that fits in the 32 bits that rows have for it. */
 const NEVER = 2 ** 32 - 1;
 
 /** Returns whether a window of `config` begins at `ts`. */
@@ -42,7 +42,7 @@ export function isBoundary(config: RateLimitConfig, ts: number): boolean {
   return begin(index(ts)) === ts;
 }
 
-/** Returns a foreign row as a row of the reader's quota that is repaid from `now` on. The counts are not reduced. */
+/** Converts a foreign row to a row of the reader's quota that is repaid from `now` on. The counts are not reduced. */
 export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);
@@ -58,8 +58,8 @@ export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
 }
 
 /**
- * Returns the row with less debt. This is either `rolled`, whose debt is `spent`, or `row` after repaying at the rate
- * of the bucket that wrote it.
+ * Returns whichever row has less debt: `rolled`, whose debt is `spent`, or `row`, repaid at the rate of the bucket that
+ * wrote it.
  */
 export function rollFaster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
   const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));

@@ -3,7 +3,7 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, LAST, type Algebra } from './algebra.js';
 import { windowsOf } from './windows.js';
 
-/** The fixed window, in which `rate` tokens are repaid at each boundary. `spent` includes repayments up to `ts`. */
+/** The fixed window, in which `rate` tokens are repaid at each boundary. `spent` reflects repayments up to `ts`. */
 export function fixedWindow(config: RateLimitConfig): Algebra {
   const { rate, period, capacity } = config;
   const { index, begin } = windowsOf(config);

@@ -4,8 +4,8 @@ import { ALREADY, tighten, type Algebra, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
 
 /**
- * The sliding window, which adds the current window's count to a part of the previous window's count. That part is
- * proportional to how much of the period before now lies in the previous window.
+ * The sliding window, which adds a part of the previous window's count to the current window's count. That part is
+ * proportional to how much of the period that ends now lies in the previous window.
  *
  * In a row, `spent` is the current window's count, `ts` is the boundary at which this window began, and `previous` is
  * the previous window's count.

@@ -92,7 +92,7 @@ fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
     assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
 }
 
-/// The second quota is full again after ten microseconds, so a row that is further ahead of the clock is dropped.
+/// Under the second quota, a bucket is full after ten microseconds, so a row further ahead of the clock is dropped.
 #[test]
 fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
     let now = NOW;
@@ -172,7 +172,7 @@ fn a_row_below_the_floor_is_raised_at_this_instant() {
     assert_eq!((raised.spent, raised.at), (20.0, NOW + SECOND));
     assert_eq!(raised, step(&bucket, &State::default(), NOW + SECOND, Ask::cost(20)).state);
 
-    // 20 tokens are outstanding, and only 5 are spent in the second window, so 15 were spent in the first window.
+    // 20 tokens are outstanding, and only 5 are spent in the second window, so 15 of them were spent in the first.
     let sliding = Quota::sliding_window(50, SECOND).start(Duration::ZERO);
     let state = step(&sliding, &State::default(), NOW, Ask::cost(30)).state;
     let state = step(&sliding, &state, NOW + SECOND, Ask::cost(5)).state;

@@ -26,9 +26,9 @@ pub const WEEK: Duration = Duration::from_secs(604_800);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Refills `rate` tokens every `period`, continuously, and allows up to `capacity` tokens in a burst.
+    /// Continuously refills `rate` tokens per `period`, and allows bursts of up to `capacity` tokens.
     TokenBucket,
-    /// Adds `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
+    /// Adds `rate` tokens at each window boundary; unused tokens roll over, up to `capacity`.
     FixedWindow,
     /// Counts the current window, plus the previous window weighted by its overlap with the last `period`.
     SlidingWindow,
@@ -135,9 +135,9 @@ impl Quota {
     /// The longest time to refill the capacity or the reservable tokens: `2^53 - 1` microseconds (285 years).
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
-    /// Creates a token bucket, which refills `rate` tokens every `period`, continuously, and holds up to `rate` tokens.
-    /// Set a smaller [`capacity`](Quota::capacity) to limit bursts: without it, `token_bucket(3600, HOUR)` allows all
-    /// 3600 tokens in one second. At most `capacity + rate * interval / period` tokens are admitted in any interval.
+    /// Creates a token bucket, which continuously refills `rate` tokens per `period` and holds up to `rate` tokens. Set
+    /// a smaller [`capacity`](Quota::capacity) to limit bursts: without one, `token_bucket(3600, HOUR)` allows all 3600
+    /// tokens in one second. At most `capacity + rate * interval / period` tokens are admitted in any interval.
     ///
     /// # Panics
     /// Panics if `rate` is 0 or over [`Quota::MAX_TOKENS`], or if `period` is 0, over [`Quota::MAX_PERIOD`] or not a
@@ -147,7 +147,7 @@ impl Quota {
         built(Quota::try_token_bucket(rate, period))
     }
 
-    /// Creates a fixed window, which adds `rate` tokens at each boundary. Unused tokens roll over up to the
+    /// Creates a fixed window, which adds `rate` tokens at each boundary. Unused tokens roll over, up to the
     /// [`capacity`](Quota::capacity), which defaults to `rate`. Boundaries are one `period` apart. Unless
     /// [`start`](Quota::start) sets them, they differ from key to key, so that not all keys are reset at the same
     /// instant. A new key has the full capacity, and its first window may be short.
@@ -256,7 +256,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Removes the bound on reservations, so every waiting caller gets a due time, no matter how late.
+    /// Removes the bound on reservations, so that every waiting caller gets a due time, no matter how late.
     ///
     /// # Panics
     /// Panics if the quota is a sliding window. See [`Quota::try_unlimited_reservations`].

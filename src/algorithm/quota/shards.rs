@@ -23,8 +23,8 @@ impl Quota {
     pub const MAX_SHARDS: u64 = 64;
 
     /// Divides the quota of a very busy key among `shards` rows. Each shard has an equal share of the rate, the
-    /// capacity and the reservations, to within one token, and a charge spends tokens of only one shard.
-    /// [Shards](crate::docs::shards) describes when shards help, and what they cost.
+    /// capacity and the reservations, to within one token, and a charge spends tokens from only one shard.
+    /// [Shards](crate::docs::shards) describes when shards help and what they cost.
     ///
     /// ```
     /// use tollgate::{policy::Reason, Policy, Quota, RateLimiter, MINUTE};

@@ -8,7 +8,7 @@ use super::table::Table;
 use crate::clock::{Clock, SystemClock};
 use crate::policy::Secret;
 
-/// Builds a [`MemoryBackend`], which has an example.
+/// Builds a [`MemoryBackend`]. See the example there.
 #[derive(Clone, Debug)]
 pub struct MemoryBackendBuilder {
     max_rows: usize,
@@ -23,7 +23,7 @@ impl MemoryBackendBuilder {
 
     /// Sets the maximum number of rows. Defaults to 1,000,000 rows, which take at most 90 MB. The minimum is 16.
     ///
-    /// Some shards of the table fill up before others. A sliding window needs two rows for each key.
+    /// Rows may be evicted earlier, because shards fill up unevenly. A sliding window needs up to two rows per key.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);

@@ -13,7 +13,7 @@ use crate::backend::{RowId, Take};
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// Rows that must not be evicted: those of this call, in the order of its takes, and those chosen already.
+    /// Rows that must not be evicted: those of this call, in the order of its takes, and those chosen as victims.
     pinned: SmallVec<[RowKey; 2]>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> LockedCall<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (index, row) in rows.iter().enumerate() {
-                // Tiers share a row with the stamp of the quota that charged it last. A charge of cost 0 keeps it.
+                // Tiers share a row. Its stamp is that of the quota that charged it last, unless the cost was 0.
                 let wrote = |line: &&Line<'_>| line.row == index && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
                     self.store(row, last.quota, now);
@@ -140,7 +140,7 @@ impl<'a> LockedCall<'a> {
         }
     }
 
-    /// Returns the index of the last loaded row, or of an earlier, equal overflow row, which replaces it.
+    /// Returns the index of the last loaded row, or of an earlier entry for the same overflow row.
     fn merge_overflow(&self, rows: &mut SmallVec<[LoadedRow<'_>; 2]>) -> usize {
         let last = rows.len() - 1;
         let overflow_of = |row: &LoadedRow<'_>| (row.location, self.table.shard_of(row.key));
@@ -153,7 +153,7 @@ impl<'a> LockedCall<'a> {
         last
     }
 
-    /// An overflow row has its own seed.
+    /// Returns `quota`, with the seed of the overflow row if `row` is one.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
             Location::Overflow((_, index, _)) => {
@@ -177,7 +177,7 @@ impl<'a> LockedCall<'a> {
             loaded.state = shard.ledger().overflow(overflow);
             return loaded;
         }
-        // A sliding window's carry row expires with its row. Others outlive their rows, because late refunds need them.
+        // A sliding window's carry row expires with its row. Other carry rows live longer, for late refunds.
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;

@@ -84,9 +84,9 @@ impl Ledger {
 
 /// A search through a sample of rows for the one to evict in favor of a new row.
 ///
-/// Prefers a row of a policy with significantly more rows than the new row's policy, then a row that denies nothing, of
-/// a policy with at least as many rows. A row is senior if its policy had few rows when it was added. Senior rows are
-/// evicted last, and never while they deny something and their policy has many rows.
+/// Prefers a row of a policy with significantly more rows than the new row's policy, and then a row that denies nothing
+/// and whose policy has at least as many rows as the new row's. A row is senior if its policy had few rows when the row
+/// was added. Senior rows are evicted last, and never while they deny something and their policy has many rows.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,

@@ -1,4 +1,4 @@
-//! The map of rows, the only module that uses the `raw-api` of [`DashMap`].
+//! The map of rows. Only this module uses the `raw-api` of [`DashMap`].
 
 use dashmap::{DashMap, RwLockWriteGuard, SharedValue};
 use hashbrown::raw::RawTable;

@@ -144,7 +144,7 @@ impl Row {
         bytes
     }
 
-    /// Returns `None` if the bytes are not a possible row.
+    /// Returns `None` if the bytes are not a valid row.
     pub(super) fn from_bytes(bytes: [u8; Row::BYTES]) -> Option<Row> {
         let mut reader = ByteReader::new(&bytes);
         let spent = f64::from_bits(reader.u64()?);
@@ -227,7 +227,7 @@ impl RowKey {
         bytes
     }
 
-    /// Returns `None` if the bytes are not a possible key.
+    /// Returns `None` if the bytes are not a valid key.
     pub(super) fn from_bytes(bytes: [u8; RowKey::BYTES]) -> Option<RowKey> {
         let mut reader = ByteReader::new(&bytes);
         let (hash, tail) = (reader.u64()?, reader.u32()?);
@@ -246,7 +246,7 @@ impl RowKey {
     }
 }
 
-/// Derives row keys, from random numbers or from the backend's secret.
+/// Derives row keys, using random numbers or the backend's secret.
 pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,

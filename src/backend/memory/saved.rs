@@ -100,8 +100,8 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     counts
 }
 
-/// Adapts rows to a clock that was set back. A row that is further ahead of it than a full refill takes would count as
-/// unspent, so its tokens are moved to `now`, as if they had just been spent.
+/// Adapts rows to a clock that was set back. If a row is ahead of the clock by more than the time of a full refill, its
+/// tokens would count as unspent. They are therefore moved to `now`, as if they had just been spent.
 fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     let rows: Vec<(RowKey, Row)> = saved_rows(bytes).flatten().collect();
     let carries: HashMap<RowKey, f64> =

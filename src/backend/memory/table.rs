@@ -150,7 +150,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Returns whether the row is the first of its policy in this shard.
+    /// Does not remember the policy's name. Returns whether the row is the first of its policy in this shard.
     pub(super) fn add_unnamed(&mut self, key: RowKey, mut row: Row) -> bool {
         let number = row.policy;
         let capacity = self.table.rows_per_shard;
@@ -239,5 +239,5 @@ const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
 /// The number of samples from a full shard, with three or four rows each.
 const MAX_SAMPLES: u32 = 8;
-/// The minimum number of rows to sample, because the only sampled row of a small shard may be one to keep.
+/// The minimum number of rows to sample. In a small shard, a sample may consist of a single row that must stay.
 const MIN_SAMPLED_ROWS: u32 = 8;

@@ -294,7 +294,7 @@ mod tests {
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 2, 0][..]));
-        // Not grouped if a row is repeated, costs, quotas or numbers of lines differ, or rows are not consecutive.
+        // Operations are grouped only if their takes are equal and their rows are consecutive and distinct.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);

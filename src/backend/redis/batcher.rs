@@ -1,8 +1,8 @@
 //! The batcher. Operations that wait at the same time share one script call.
 //!
 //! An operation is sent immediately if fewer than two calls are in flight. Otherwise, operations wait for a reply and
-//! are then sent together. The server computes one call while the client reads the reply to the other. A cluster has
-//! one queue per slot, because a script may only use keys of one slot.
+//! are then sent together. The server executes one call while the client reads the reply to the other. A cluster has
+//! one queue per slot, because a script may use the keys of only one slot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ const MAX_YIELDS: usize = 6;
 /// The maximum number of operations per script call. A running script blocks all other clients of the server.
 const MAX_BATCH: usize = 128;
 
-/// The maximum number of rows per script call, all of whose keys must fit on the script's stack.
+/// The maximum number of rows per script call. All of their keys must fit on the script's stack.
 const MAX_ROWS: usize = 1000;
 
 /// The maximum number of waiting operations. More could not be decided within their deadline.
@@ -221,7 +221,7 @@ impl Batcher {
         self.breaker(slot).trip(reason, Instant::now());
     }
 
-    /// Endless redirections mean that the node that had the slot is gone.
+    /// Returns whether a cluster redirected the call. If redirections never end, the slot's old node is gone.
     fn is_cluster_redirection(&self, error: &RedisError) -> bool {
         is_redirection(error) && self.link.has_slots()
     }

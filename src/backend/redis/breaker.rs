@@ -1,6 +1,6 @@
-//! The circuit breaker. While the server is unreachable, calls fail immediately until a probe gets a reply.
+//! The circuit breaker. After the server becomes unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! In an outage, only calls in flight wait. Probes run in a separate task, and only when calls arrive.
+//! In an outage, only calls that are already in flight wait. Probes run in a separate task, and only when calls arrive.
 
 use std::time::{Duration, Instant};
 

@@ -70,7 +70,7 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the maximum time that a decision takes, including its time in the queue. Default: 100 ms. Minimum: 1 ms.
+    /// Sets the maximum time that a decision may take, including its time in the queue. Default: 100 ms. Minimum: 1 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
         self.deadline = deadline.max(Duration::from_millis(1));
@@ -105,7 +105,7 @@ impl RedisBackendBuilder {
     /// Connects to one server. [`RedisBackend::connect`] describes the URL, errors and panics.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = parse_url(url)?.set_tcp_settings(link::tcp());
-        // The documented permissions do not allow `CLIENT SETINFO`, so each connection would add to the ACL LOG.
+        // The documented permissions do not allow `CLIENT SETINFO`, so each connection would add to the ACL log.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);
         let address = info.addr().to_string();
@@ -121,12 +121,12 @@ impl RedisBackendBuilder {
         self.checked(Link::Server(Box::new(Reconnecting::new(connector))), &address).await
     }
 
-    /// Connects with your own function, for [Sentinel](crate::docs::redis#sentinel), a changing password or a
-    /// certificate.
+    /// Connects with your own function, for example for [Sentinel](crate::docs::redis#sentinel), a changing password or
+    /// a client certificate.
     ///
     /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
     /// Calls never overlap. Each is canceled at the [deadline](RedisBackendBuilder::deadline) of the decision that
-    /// needs the connection or, in the background during an outage, after half a second (or the deadline, if longer).
+    /// needs the connection. In an outage, reconnecting may take half a second (or the deadline, if longer).
     ///
     /// Fails and panics in the same cases as [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
@@ -156,7 +156,7 @@ impl RedisBackendBuilder {
         self.checked(Link::Cluster(Arc::new(Reconnecting::new(client))), &addresses).await
     }
 
-    /// Uses your own connection to one server, such as a `ConnectionManager`, which the backend never reconnects.
+    /// Uses your own connection to one server, such as a `ConnectionManager`. The backend never reconnects it.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.
@@ -173,7 +173,7 @@ impl RedisBackendBuilder {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: true })
     }
 
-    /// Builds the backend. Unless it is lazy, checks that the server can run the script.
+    /// Builds the backend. Unless the backend is lazy, checks that the server can run the script.
     async fn checked(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
         let (lazy, time) = (self.lazy, link::CONNECT_TIMEOUT.saturating_add(self.deadline));
         let backend = self.build(link);

@@ -5,12 +5,12 @@ use redis::{ErrorKind as RedisErrorKind, RedisError};
 use crate::backend::Error;
 use crate::backend::ErrorKind::{Protocol, Timeout, Unavailable, Unsupported};
 
-/// The state of the server that an error indicates.
+/// The state of the server, as indicated by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerStatus {
     /// The server replied. The connection is kept.
     Responsive,
-    /// The server has become a replica. The backend reconnects, because the name may now resolve to the new primary.
+    /// The server has become a replica. The backend reconnects, because its name may now resolve to the new primary.
     Replica,
     /// The connection is broken.
     Unreachable,

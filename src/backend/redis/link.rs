@@ -19,7 +19,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) enum Link {
     Server(Box<Reconnecting<ServerConnector>>),
     Cluster(Arc<Reconnecting<ClusterClient>>),
-    /// Reconnects without the backend's help.
+    /// Never reconnected by the backend.
     UserProvided {
         connection: Box<dyn UserConnection>,
         is_cluster: bool,
@@ -30,7 +30,7 @@ pub(super) struct Reconnecting<C: Connect> {
     client: C,
     /// Never locked across an await, so that a caller with a deadline can discard a broken connection.
     current: Mutex<Current<C::Connection>>,
-    /// Locked by the task that connects, for which the others wait.
+    /// Locked by the task that connects. The other tasks wait for it.
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -88,7 +88,7 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that was idle for longer is tested before use, because a charge on a closed one cannot be repeated.
+/// A connection idle for longer than this is tested before use, because a charge lost with it could not be repeated.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -230,7 +230,7 @@ impl Link {
         }
     }
 
-    /// Discards a broken connection, so the next command opens a new one. A cluster connection is replaced instead.
+    /// Discards a broken connection; the next command opens a new one. A cluster connection is replaced instead.
     pub(super) fn discard(&self, generation: u64) {
         match self {
             Link::Server(server) => server.discard(generation),

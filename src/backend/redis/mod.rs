@@ -47,9 +47,9 @@ pub use builder::RedisBackendBuilder;
 /// # Ok(()) }
 /// ```
 ///
-/// - **Exact.** One script call decides a request by the server's clock, exactly as the memory backend does.
+/// - **Exact.** One script call decides a request exactly as the memory backend does, but by the server's clock.
 /// - **Small.** A row is a string of 40 bytes, plus 32 for each further quota of its policy. A denial writes nothing.
-/// - **Bounded.** Decisions end by their [deadline](RedisBackendBuilder::deadline), and fail immediately in an outage.
+/// - **Bounded.** A decision ends by its [deadline](RedisBackendBuilder::deadline), and fails immediately in an outage.
 /// - **Private.** Keys are hashed with a secret before they leave the process.
 ///
 /// Clones share one connection.
@@ -65,8 +65,8 @@ impl RedisBackend {
     /// Connects to one server. The URL is `redis://user:password@host:port/db`, `rediss://` for TLS (feature
     /// `redis-tls`), or `unix:///path` for a socket.
     ///
-    /// TLS connections trust the system's certificates and those in the file `SSL_CERT_FILE`, and use *ring* unless the
-    /// process has installed another crypto provider for rustls.
+    /// TLS connections trust the system's certificates or, if the variable `SSL_CERT_FILE` is set, those in its file.
+    /// They use *ring* unless the process has installed another crypto provider for rustls.
     ///
     /// # Errors
     /// Fails as [`Protocol`](ErrorKind::Protocol) for a mistake in the configuration, such as the URL, and as
@@ -81,7 +81,7 @@ impl RedisBackend {
     /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379"]`, are used to discover the others.
     ///
     /// All charges of one key share a slot and are decided together. A call for several keys is charged slot by slot,
-    /// and refunded if a later charge is denied. It never admits too much, but other calls may be denied before the
+    /// and refunded if a later charge is denied. It never exceeds a limit, but other calls may be denied before the
     /// refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// Fails and panics in the same cases as [`connect`](RedisBackend::connect).
@@ -98,7 +98,7 @@ impl RedisBackend {
     /// [digest](crate::RateLimiter::digest) of a caller's key.
     ///
     /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the keys contain a number after the
-    /// brace. Pass the name that [`Decision::policy`](crate::Decision::policy) returns.
+    /// closing brace. For these keys, pass the name that [`Decision::policy`](crate::Decision::policy) returns.
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         let generation = match policy.generation() {
@@ -131,7 +131,7 @@ impl RedisBackend {
             return self.send(slot, self.decide_action(takes, store), Instant::now(), |outcome| outcome.steps);
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
-        // In a task, because dropping the future could otherwise leave only some of the slots charged.
+        // Runs in a task, because dropping the future could otherwise leave only some of the slots charged.
         let task = self.batcher.runtime.spawn(self.clone().decide_by_slots(takes, store));
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(runtime_ended())) })
     }
@@ -208,7 +208,7 @@ impl RedisBackend {
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(runtime_ended())).map(read) })
     }
 
-    /// Queues all settlements or resets immediately. The future returns how many of them took effect.
+    /// Queues all settlements or resets immediately. The future resolves to the number that took effect.
     fn send_all(&self, operations: impl Iterator<Item = (u16, Action)>) -> BackendFuture<usize> {
         let send = |(slot, action)| self.send(slot, action, Instant::now(), |outcome| outcome.took_effect);
         let sent: Vec<_> = operations.map(send).collect();

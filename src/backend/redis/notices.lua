@@ -2,7 +2,7 @@
 --
 -- KEYS: notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version), ends (zset: topic by end).
 -- ARGV: the epoch, version and floor that the caller knows ('', 0 and 0 at first), and the notices to publish: topic,
--- '+' (set), '>' (set, unless the current notice ends later) or '-' (withdrawn), text, lifetime (ms; 0: until
+-- '+' (set), '>' (set, unless the current notice ends later) or '-' (withdraw), text, lifetime (ms; 0: until
 -- withdrawn).
 --
 -- Returns the epoch, the time (ms), whether these are all current notices, whether there are more, the version and the

@@ -85,8 +85,8 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or pending notices if it is empty, and delivers new ones to the subscribers. Returns
-    /// whether more notices are pending, or `false` if the server refuses them.
+    /// Publishes `notices`, or pending notices if `notices` is empty, and delivers new notices to the subscribers.
+    /// Returns whether more notices are pending, or `false` if the server refuses the pending ones.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let (mut numbers, mut pending) = (Vec::new(), Vec::new());
@@ -115,7 +115,7 @@ impl RedisNoticeChannel {
             };
             let page = match result {
                 Ok(page) if !is_endless(&page) || page.all && !all => page,
-                // The server refuses the pending notices, but others must still be received.
+                // The server refuses the pending notices, but other notices must still be received.
                 Err(error) if error.kind() == ErrorKind::Protocol && !numbers.is_empty() => {
                     numbers.clear();
                     is_refused = true;
@@ -209,7 +209,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         };
         let channel = Arc::clone(self);
         let (sender, receiver) = oneshot::channel();
-        // In a task, so that the notice is published even if the future is dropped.
+        // Runs in a task, so that the notice is published even if the future is dropped.
         self.batcher.runtime.spawn(async move {
             let result = channel.exchange(&[notice]).await.map(|_| ());
             drop(permit);
@@ -304,7 +304,7 @@ fn invalid_data() -> Error {
 /// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The beginning of the topics of pauses. The pause of a row that ends last stays in effect.
+/// The prefix of the topics of pauses. If a row is paused repeatedly, the pause that ends last stays in effect.
 const PAUSES: &[u8] = b"pause\0";
 
 const MAX_PUBLISHING: usize = 1000;

@@ -1,4 +1,4 @@
--- Decides operations on rows, with the arithmetic, names and order of operations of the module `algorithm`, on doubles.
+-- Executes operations on rows, in doubles, with the names and the order of arithmetic of the module `algorithm`.
 --
 -- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations. wire.rs documents their encoding, and defines
 -- the constants that are not defined here.
@@ -64,7 +64,7 @@ for i = 1, #KEYS do
   end
   found[i] = bytes
 end
--- The changed windows, each followed by its leases, and the number of each row's last changed window, from 1.
+-- The changed windows, each followed by its leases, and the number of each row's last changed window, counted from 1.
 local changed, width = {}, {}
 
 -- Returns the leases of a window as they were before the call, or an empty string.
@@ -204,7 +204,7 @@ local function roll(instant)
   if row_stamp ~= stamp then row_stamp, drop = stamp, is_lone and 0 or drop end
   local owed, written = spent, at
   if at - instant > fill then
-    -- The clock was far ahead at the last write. Reset the row, unless tokens spent now would still be spent then.
+    -- The clock was far ahead at the last write. Reset the row, unless tokens spent now would still be spent by then.
     local before = carry
     at = instant
     roll_within(written - 1)
@@ -279,7 +279,7 @@ local function is_whole(number)
   return number >= 0 and number <= LAST and number % 1 == 0
 end
 
--- Loads a window, and settles its leases. Returns whether it is a row with numbers in range.
+-- Loads a window, and settles its leases. Returns whether the value is a row with numbers in range.
 local function load(row, window)
   drop = drops[row]
   if not drop then return false end
@@ -295,7 +295,7 @@ local function load(row, window)
   else
     spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
   end
-  -- Other windows may need a later expiry, so only that of a lone window can be brought forward.
+  -- Other windows may need a later expiry, so the expiry is brought forward only if this is the only window.
   is_lone = window == 0 and counts[row] <= 1 and (width[row] or 1) == 1
   clear_at = clear == NEVER and LAST or clear * 1000000
   since, turn, current, last = 0, 0, 0, 0
@@ -315,7 +315,7 @@ local function put(row, window, bytes)
   width[row] = max(width[row] or 1, window + 1)
 end
 
--- Returns the row as the call leaves it. A row does not end with an empty window.
+-- Returns the row as the call leaves it. Empty windows at the end are removed.
 local function row_after(row)
   local old, count, set = found[row], max(counts[row], width[row]), 0
   local windows, leases = {}, ''
@@ -393,7 +393,7 @@ end
 
 local undo, undo_drop = {}, {}
 
--- Takes every line from the row `shift` rows after its own. Undoes the takes unless all are granted and `store` is set.
+-- Takes each line from the row `shift` rows after its own. Undoes the takes unless all are granted and `store` is set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do

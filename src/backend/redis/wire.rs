@@ -1,15 +1,15 @@
-//! The binary encoding of script calls and replies. The server would spend as much time on parsing text as on deciding.
+//! The binary encoding of script calls and replies. With text, parsing would cost the server as much time as deciding.
 //!
-//! All numbers are little-endian. Tokens and microseconds are doubles. Parentheses contain the sizes of other fields.
+//! All numbers are little-endian. Tokens and microseconds are doubles. Other sizes are in parentheses, in bytes.
 //!
 //! A row consists of:
 //! - a header: layout version (1), windows (1), a bit for each window with leases (2), and the expiry in seconds (4);
 //! - its windows: spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never);
 //! - for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
 //!
-//! Nothing is spent in a window of zeros, or in missing windows.
+//! In a window of zeros, as in a missing window, nothing is spent.
 //!
-//! A call consists of:
+//! A call consists of quotas and operations, which are encoded as:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
 //! - a group of equal operations: kind (1), number of operations (2), lines per operation (2), rows per operation (2),
 //!   and the lines of the first operation (the others use the rows that follow);
@@ -136,7 +136,7 @@ impl Arguments {
     }
 }
 
-/// Returns the distance at which the rows of the next operation follow if it has the same form.
+/// Returns the distance from an operation's rows to those of the next operation in a group of equal operations.
 pub(super) fn stride(rows: &[usize]) -> usize {
     rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
@@ -314,7 +314,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Reply::read(&bytes[..cut], 2, 1, 1).is_none());
         }
-        // A lease on a window that the row does not have, in place of the window.
+        // The header claims a lease, but no windows.
         let mut leased = bytes.clone();
         leased[10..14].copy_from_slice(&[2, 0, 2, 0]);
         assert!(Reply::read(&leased, 2, 1, 1).is_none());

@@ -106,8 +106,8 @@ impl AutoBlock {
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed. Use this for policies that well-behaved
-    /// callers rarely exceed. Off by default, because even a caller far above its quota occasionally succeeds.
+    /// Resets the counts of a caller's key and address when a charge is allowed. Suits policies that well-behaved
+    /// callers rarely exceed. Off by default, because even a caller far above its quota sometimes succeeds.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;
@@ -135,14 +135,14 @@ impl AutoBlock {
         self
     }
 
-    /// Also blocks callers by their values of a label such as `"country"`. May be called repeatedly.
+    /// Also blocks callers by the value of a label such as `"country"`. May be called repeatedly.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());
         self
     }
 
-    /// Sets how many callers are tracked, with at least 64 bytes each. If there are more, the callers with the fewest
+    /// Sets how many callers are tracked, at 64 bytes or more each. If there are more, the callers with the fewest
     /// denials are dropped first. Defaults to 100,000. The minimum is 64 callers.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {

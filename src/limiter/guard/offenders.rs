@@ -2,8 +2,8 @@
 //!
 //! Each offender has an entry in one bucket. A client cannot choose keys that fall into another client's bucket, even
 //! if it knows the limiter's secret. A new offender replaces the entry with the lowest rank in its bucket: an empty
-//! entry if there is one, then an entry without recent denials, then the entry with the fewest. As a result, callers
-//! that are denied only once displace only each other, no matter how many there are.
+//! entry if there is one, otherwise an unblocked entry without recent denials, otherwise the entry with the fewest
+//! denials. As a result, callers that are denied only once displace only each other, no matter how many there are.
 
 use std::time::Duration;
 
@@ -151,7 +151,7 @@ impl Offenders {
         self.placement.place(id) as usize % self.buckets.len()
     }
 
-    /// Returns the entry of an offender. A new offender replaces the entry with the lowest rank, or the oldest of them.
+    /// Returns the entry of an offender. A new offender replaces the oldest of the entries with the lowest rank.
     fn entry<'a>(&self, bucket: &'a mut [Offender; WAYS], id: Digest, now: Micros) -> &'a mut Offender {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
@@ -200,8 +200,8 @@ impl Offender {
         *self = Offender::default();
     }
 
-    /// Returns the rank of the entry. A block without recent attempts ranks like half the threshold, so that it neither
-    /// yields to callers with few denials nor displaces a caller that is close to being blocked.
+    /// Returns the rank of the entry. A blocked caller without recent attempts ranks as if it had half the threshold of
+    /// denials: above callers with few denials, but below callers that are close to being blocked.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));

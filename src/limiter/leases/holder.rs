@@ -16,7 +16,7 @@ pub(super) struct Holder {
     full: u64,
     pub(super) is_asking: bool,
     asked: u64,
-    /// Whether the backend granted less than a quarter of the tokens in the last request.
+    /// Whether the backend granted less than a quarter of the tokens that were last requested.
     is_short: bool,
     /// Until this time, the backend is not asked again, because it had only a few tokens left.
     paused_until: Micros,
@@ -42,7 +42,7 @@ struct KnownRow {
     answered: Micros,
 }
 
-/// An estimate of the tokens that are requested per second.
+/// An estimate of the number of tokens requested per second.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
     tokens: u64,
@@ -50,7 +50,7 @@ struct Demand {
     per_second: f64,
 }
 
-/// The time for which a lease should last.
+/// The time for which the tokens of a lease should suffice.
 const REFRESH: Duration = Duration::from_millis(500);
 
 /// The period over which demand is measured.
@@ -145,7 +145,7 @@ impl Holder {
         now < self.paused_until
     }
 
-    /// Returns the number of tokens to ask for, which is 0 if a lease would not save any calls.
+    /// Returns the number of tokens to request, which is 0 if a lease would not save any calls.
     pub(super) fn wanted(&self) -> u64 {
         let tokens = (self.demand.per_second * REFRESH.as_secs_f64()) as u64;
         if tokens < 2 { 0 } else { tokens.min(self.quota.get_capacity() / 2) }
@@ -179,8 +179,8 @@ impl Holder {
         self.held.iter().flatten().all(|lease| lease.tokens + lease.spent == 0)
     }
 
-    /// Takes the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, leases
-    /// that have ended are given back, and so is the older of two leases, to make space for a new lease.
+    /// Creates the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, the
+    /// tokens of ended leases are given back, and so are those of the older of two leases, to make space for a new one.
     pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
         let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));
         for (i, (report, held)) in reports.iter_mut().zip(&mut self.held).enumerate() {

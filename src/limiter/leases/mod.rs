@@ -1,8 +1,8 @@
 //! Leases (step 4): tokens of a remote backend that this process spends without asking the backend.
 //!
-//! A call is decided from leases only if all of its charges are under policies with leases and are covered by leases.
+//! A call spends leased tokens only if all of its charges are under policies with leases and are covered by leases.
 //! Otherwise, the process gives back its leases on the call's rows, and the backend decides. Before a lease on a window
-//! is used up, one request asks for the next lease.
+//! is used up, the process sends one request for the next lease.
 
 mod holder;
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub(super) struct Leases {
     /// The positions of the windows. They are random, so that a client cannot choose keys that share a bucket.
     placement: Placement,
     sequence: AtomicU32,
-    /// Whether the backend calls [`LeaseHolder::tick`]. The calls begin at the first charge that may use a lease.
+    /// Whether the backend calls [`LeaseHolder::tick`]. The first charge that may use a lease starts this.
     is_watched: AtomicBool,
 }
 
@@ -53,19 +53,19 @@ struct Request {
     sent: Micros,
 }
 
-/// The result of trying to decide a call from leases.
+/// The result of trying to decide a call with leases.
 pub(super) enum Spent {
     /// For each take, the sequence number of the last report before the charge, and the step.
     All(SmallVec<[u32; 4]>, Steps),
     /// The call is denied, because the backend has recently granted only a few of the tokens that this process needs.
     Denied(Steps),
-    /// The backend must decide. `holds` is true if this process holds leases on the call's rows.
+    /// The backend must decide. `holds` is true if this process holds leased tokens for any of the call's rows.
     Nothing { holds: bool },
 }
 
 const SHARDS: usize = 64;
 
-/// The maximum number of windows with leases in each shard. Calls on other rows are decided by the backend.
+/// The maximum number of windows with leases in each shard. The backend decides calls on further windows.
 const MAX_PER_SHARD: usize = 1024;
 
 /// The time without calls after which leases are given back.
@@ -78,7 +78,7 @@ impl Leases {
         Arc::new(Leases { backend, time, shards, placement, sequence, is_watched: AtomicBool::new(false) })
     }
 
-    /// Decides a call from leases, if they cover all of its takes.
+    /// Decides a call with leases, if they cover all of its takes.
     #[inline]
     pub(super) fn spend(self: &Arc<Self>, takes: &[Take<'_>]) -> Spent {
         if takes.iter().any(|take| take.part.leased) {
@@ -152,7 +152,7 @@ impl Leases {
         drop(self.backend.lease(&request(&row, reports, 0)));
     }
 
-    /// Asks for leases on the rows of a call that the backend decides.
+    /// Requests leases on the rows of a call that the backend decides.
     pub(super) fn ask(self: &Arc<Self>, takes: &[Take<'_>]) {
         if !takes.iter().all(is_leasable) {
             return;
@@ -242,7 +242,7 @@ impl Leases {
         self.shards.iter().fold((0, 0), |counts, shard| locked(shard).iter().fold(counts, count))
     }
 
-    /// Removes the holders that `is_due` selects, and returns the reports on their leases.
+    /// Removes the holders for which `is_due` returns true. Returns the reports on their leases.
     fn take_back(&self, is_due: impl Fn(&Holder, Micros) -> bool) -> Vec<(OwnedTake, [LeaseReport; 2])> {
         let (mut requests, now) = (Vec::new(), self.time.now());
         for shard in &self.shards {
@@ -364,7 +364,7 @@ impl LeaseHolder for Leases {
     }
 }
 
-/// Returns whether a take can be decided from a lease. Reservations are made by the backend.
+/// Returns whether a lease can cover a take. Only the backend can make reservations.
 fn is_leasable(take: &Take<'_>) -> bool {
     take.part.leased && take.ask.max_wait().is_none()
 }

@@ -59,7 +59,7 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
     });
 }
 
-/// A caller becomes due while the caller before it leaves.
+/// A caller's reservation becomes due while the caller before it leaves.
 #[test]
 fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
     every_order(|| {

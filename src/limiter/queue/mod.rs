@@ -24,7 +24,7 @@ use crate::sync::Map;
 #[derive(Debug, Default)]
 pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// Reservations with equal keys can be exchanged.
+/// Reservations with equal queue keys can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,
@@ -67,7 +67,7 @@ pub(super) struct Ticket {
 }
 
 impl Queues {
-    /// Adds a caller with its reservation. Returns `None` unless the reservation is one decision by the backend.
+    /// Adds a caller with its reservation. Returns `None` unless the reservation is a single decision by the backend.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {

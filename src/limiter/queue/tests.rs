@@ -12,7 +12,7 @@ use crate::policy::{ChargedQuota, Part, PolicyName};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// Creates a reservation that is due after `wait` microseconds. `spent` distinguishes equal due times.
+/// Creates a reservation due after `wait` microseconds. `spent` distinguishes reservations with equal due times.
 fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };

@@ -1,4 +1,4 @@
-//! The error returned by saving and loading.
+//! The error returned when saving or loading fails.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -3,7 +3,7 @@
 //! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists
 //! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and a 16-byte SipHash
 //! under a secret that is derived from the limiter's secret. Each hash also covers the hash of the previous frame. The
-//! state ends with an empty frame, so a state that was cut off between frames is recognized.
+//! state ends with an empty frame, so a state that is cut off between frames is detected.
 
 use std::io::{self, Read, Write};
 

@@ -70,20 +70,20 @@ impl RateLimiter {
     /// Loads the state that a limiter with the same secret has [saved](RateLimiter::save). Call this before the first
     /// request.
     ///
-    /// - **Rows** continue as if the process had kept running. If a quota has changed since then, spent tokens stay
+    /// - **Rows** continue as if the process had kept running. If a quota has changed since the save, spent tokens stay
     ///   spent. A key that already has a row keeps that row. If the table is smaller than before, the rows of denied
     ///   keys are loaded first, and rows without a free slot are [dropped](Loaded::dropped).
     /// - **Quotas and enforcement** replace those set in this limiter for the same policy and the same callers. A quota
     ///   is ignored while the policy has a different algorithm.
     /// - **Blocks and pauses** end when they would have ended without the restart. Blocks are listed without a rule.
     ///
-    /// If the clock was set back, the time in between counts as zero. If the quota is unchanged, loading never adds
+    /// If the clock was set back, the time since the save counts as zero. If the quota is unchanged, loading never adds
     /// tokens to a row, and the row is full again after at most twice the time of a full refill.
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state is incomplete, has
     /// been modified, or was saved with another secret or version of the format. The whole state is read into memory
-    /// and checked before anything changes, so the limiter is then unchanged.
+    /// and checked before anything changes, so a failure leaves the limiter unchanged.
     pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
         let secret = self.inner.state_secret()?;
         let mut frames = FrameReader::start(from, secret)?;
@@ -112,7 +112,7 @@ impl RateLimiter {
 pub struct Saved {
     /// The rows. A sliding window may need two rows for each key.
     pub rows: usize,
-    /// The changes of policies at run time: quotas, enforcement and resets.
+    /// The changes to policies at run time: quotas, enforcement and resets.
     pub changes: usize,
     /// The manual and automatic blocks.
     pub blocks: usize,

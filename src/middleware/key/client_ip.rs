@@ -15,7 +15,7 @@ use super::request::only;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network, parse_prefix};
 
-/// Uses the client's address as the key. By default, this is the peer's, and no header is [trusted](ClientIp::trust).
+/// Uses the client's address as the key. Unless a proxy is [trusted](ClientIp::trust), this is the peer's address.
 ///
 /// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits share one key, since one client
 /// usually has a whole /64 network. IPv4-mapped and [NAT64](ClientIp::nat64) addresses are treated as IPv4 addresses.
@@ -81,7 +81,7 @@ impl ClientIp {
     }
 
     /// Trusts proxies in these networks to report their clients' addresses. Clients in these networks are trusted as
-    /// well, so a test must not run its client on a proxy's address.
+    /// well, so the client in a test must not have a proxy's address.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
     /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to
@@ -154,7 +154,7 @@ impl ClientIp {
     /// forbids this combination. If your translator uses it nevertheless, list the prefix here.
     ///
     /// # Panics
-    /// Panics if a string is not such a prefix, or if the prefix contains a [trusted](ClientIp::trust) network.
+    /// Panics if a string is not such a prefix, or if a prefix contains a [trusted](ClientIp::trust) network.
     #[track_caller]
     #[must_use]
     pub fn nat64<I>(self, prefixes: I) -> ClientIp
@@ -171,7 +171,7 @@ impl ClientIp {
     /// Like [`nat64`](ClientIp::nat64), but for prefixes that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a string is not such a prefix, or if the prefix contains a trusted network.
+    /// Fails if a string is not such a prefix, or if a prefix contains a trusted network.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -201,7 +201,7 @@ impl ClientIp {
         prefix.map_or(address, |prefix| IpAddr::V4(embedded(v6, prefix.prefix_len())))
     }
 
-    /// Returns a predicate for [`skip`](crate::RateLimitLayer::skip) that is true for clients in these networks.
+    /// Returns a predicate for [`skip`](crate::RateLimitLayer::skip) that returns true for clients in these networks.
     ///
     /// # Panics
     /// Panics if a string is not a network.
@@ -323,7 +323,7 @@ fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<I
 const UNTRUSTED: &str = "tollgate: `client_ip()` reads a header, but trusts no proxy. Name the networks of your \
     proxies with `.trust([..])`, or set the number of proxies with `.trust_hops(n)`";
 
-/// This message is shown to clients. The report of this mistake says how to fix it.
+/// This message is shown to clients. The report to the operator explains how to fix the mistake.
 const MISSING: &str = "the request has no peer address to limit by";
 
 #[cfg(test)]

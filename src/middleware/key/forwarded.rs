@@ -18,11 +18,11 @@ pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: boo
     })
 }
 
-/// Chains of proxies are short, so a longer header is probably an attempt to use up CPU time.
+/// Chains of proxies are short, so a header beyond these limits is probably an attempt to use up CPU time.
 const MAX_ENTRIES: usize = 64;
 const MAX_BYTES: usize = 8192;
 
-/// Returns the comma-separated entries of a line, from last to first. If `quoted`, commas in quotes do not count.
+/// Returns the comma-separated entries of a line, from last to first. If `quoted`, commas in quotes separate nothing.
 fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     let (mut i, mut within_quotes) = (line.len(), false);
     let entries = line.rsplit(move |byte| {

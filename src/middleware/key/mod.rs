@@ -34,9 +34,9 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 
 /// Finds the caller of a request: a key with an optional tier.
 ///
-/// Any closure that takes the request's parts is an extractor if it returns a [`Subject`], a type that converts to a
-/// key, an `Option` of such a type (`None` stands for the anonymous caller), a `Result` of one of these types with a
-/// [`KeyError`], or an [`Extraction`].
+/// Any closure that takes the request's parts is an extractor if it returns a [`Subject`], a value that converts to a
+/// key, an `Option` of either (`None` stands for the anonymous caller), a `Result` of any of these with a [`KeyError`],
+/// or an [`Extraction`].
 ///
 /// ```
 /// use http::request::Parts;
@@ -77,8 +77,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether this extractor can find keys of the type of `key`. [`Key::anonymous`] stands for callers without
-    /// a key. A layer reports deny rules for keys that none of its extractors can find. The default returns `true`.
+    /// Returns whether this extractor can find keys of the same type as `key`. [`Key::anonymous`] stands for a caller
+    /// without a key. A layer reports deny rules for keys that no extractor can find. The default returns `true`.
     fn can_find(&self, key: &Key) -> bool {
         let _ = key;
         true
@@ -92,8 +92,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. Returns `None` if a
-    /// rule with this extractor would not limit the request. Do not call the limiter then: it treats `None` as
-    /// anonymous.
+    /// rule with this extractor would not limit the request. In that case, do not call the limiter, which would treat
+    /// `None` as the anonymous caller.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
@@ -155,7 +155,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests without a key with 400, or with UNAUTHENTICATED for [gRPC](crate::RateLimitLayer::grpc).
+    /// Refuses requests that have no key: with 400 or, for [gRPC](crate::RateLimitLayer::grpc), with UNAUTHENTICATED.
     fn or_reject(self) -> OrReject<Self>
     where
         Self: Sized,

@@ -59,7 +59,7 @@ where
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        // Extensions contain users, not the credentials that the users sent.
+        // An extension identifies a user but does not contain the credential that the user sent.
         key.source().is_none()
     }
 }
@@ -110,8 +110,8 @@ impl KeyExtractor for Header {
 
 /// Uses the token in the `Authorization: Bearer` header (RFC 6750, section 2.1) as the key. Only a hash of the token is
 /// stored. Unless a layer outside the limiter checks the token, clients can
-/// [invent](crate::key#which-keys-a-client-can-invent) it, so add a rule with a per-address limit. See [`header`] for
-/// an example.
+/// [invent](crate::key#which-keys-a-client-can-invent) tokens, so add a rule with a per-address limit. See [`header`]
+/// for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -186,8 +186,8 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// Returns the decoded value of a cookie without quotes. Some parsers remove quotes before decoding and others after
-/// decoding. Values that either kind of parser considers equal must yield the same key.
+/// Returns the decoded value of a cookie, without surrounding quotes. Some parsers remove quotes before decoding and
+/// others after decoding. Values that either kind of parser considers equal must yield the same key.
 fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = percent_decoded(text);
     let value = without_quotes(&decoded);

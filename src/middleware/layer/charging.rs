@@ -30,8 +30,8 @@ impl RateLimitLayer {
     /// Sets the same [`cost`](RateLimitLayer::cost) for every request.
     ///
     /// # Panics
-    /// Adding the layer to a service panics if the quota of a policy or tier can never grant the cost. If some tiers
-    /// cannot use a route at all, use [`.cost(|_| n)`](RateLimitLayer::cost) instead, which is not checked.
+    /// Adding the layer to a service panics if the quota of a policy or tier can never grant the cost. To exclude some
+    /// tiers from a route on purpose, use [`.cost(|_| n)`](RateLimitLayer::cost) instead, which is not checked.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.options_mut().cost = Cost::Fixed(tokens);
@@ -52,9 +52,9 @@ impl RateLimitLayer {
     /// Settles charges based on the response, under every rule that has no [closure of its
     /// own](crate::Rule::on_response). The closure is called once for each charge. See [`OnResponse`] for an example.
     ///
-    /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
-    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is changed only by
-    /// [`OnResponse::Reset`]. The `RateLimit` headers of the response show the state before the settlement.
+    /// A charge is kept if there is no response because the handler panics, the inner service fails, an outer timeout
+    /// fires or the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is changed only
+    /// by [`OnResponse::Reset`]. The `RateLimit` headers of the response show the state before the settlement.
     #[must_use]
     pub fn on_response(
         mut self,

@@ -194,8 +194,8 @@ impl<S> Layer<S> for RateLimitLayer {
     /// Wraps a service.
     ///
     /// # Panics
-    /// Panics if the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost), or if the
-    /// limiter has [deny rules](RateLimitLayer::ignore_unmatched_deny_rules) that the layer can never apply.
+    /// Panics if a quota can never grant the [fixed cost](RateLimitLayer::fixed_cost), if two limits have the same
+    /// name, or if some [deny rules](RateLimitLayer::ignore_unmatched_deny_rules) can never apply.
     #[track_caller]
     fn layer(&self, inner: S) -> RateLimit<S> {
         self.options.check();

@@ -11,10 +11,10 @@ use crate::middleware::headers::{HeaderFamily, field_name};
 use crate::middleware::refusal::Refusal;
 
 impl RateLimitLayer {
-    /// Enables shadow mode, in which you can try a limit on live traffic. The limiter decides and counts requests but
-    /// never refuses them, and clients see no rate limit headers. A request that would have been refused is not
-    /// charged, and its [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed) is true. To try one of
-    /// several rules, use [`Policy::enforce`](crate::Policy::enforce).
+    /// Enables shadow mode, which lets you try out a limit on live traffic. The limiter decides on each request and
+    /// counts it, but the layer never refuses a request, and clients see no rate limit headers. A request that would
+    /// have been refused is not charged, and its [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed)
+    /// is true. To try out only one of several rules, use [`Policy::enforce`](crate::Policy::enforce).
     ///
     /// ```
     /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -33,7 +33,7 @@ impl RateLimitLayer {
     /// that does not skip the request provides the key. The limiter's
     /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share; by default, each
     /// limiter has a random secret. A larger share includes all keys of a smaller one. All callers without a key count
-    /// as one key. If the key extractor fails, the request is refused only if the share is 1.0.
+    /// as one key. If an extractor fails before a key is found, the request is refused only if the share is 1.0.
     ///
     /// # Panics
     /// Panics if `share` is not between 0.0 and 1.0.
@@ -77,7 +77,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused
+    /// Adds a random time of up to `max` to the `Retry-After` of each refusal, so that clients that were refused
     /// together do not retry together. Defaults to zero.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {

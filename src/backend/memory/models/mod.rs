@@ -25,7 +25,7 @@ fn backend() -> Arc<MemoryBackend> {
     Arc::new(MemoryBackend::builder().max_rows(16).clock(Frozen).build())
 }
 
-/// Returns `N` keys whose rows are in one shard.
+/// Returns `N` keys whose rows are in the given shard.
 fn keys<const N: usize>(backend: &MemoryBackend, shard: usize) -> [Digest; N] {
     keys_where(backend, |key| backend.table.shard_of(key) == shard)
 }

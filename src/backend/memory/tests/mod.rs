@@ -74,7 +74,7 @@ impl Clock for DelayedClock {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // If a thread is preempted between reading the clock and locking, the rows are far ahead and count as unspent.
+    // If a thread were preempted between reading the clock and locking, the rows would be ahead and count as unspent.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };

@@ -51,7 +51,7 @@ enum Event {
 }
 
 enum Message {
-    /// A call, with the reports that are applied before the call, and the request for a lease that follows it.
+    /// A call, the reports that are applied before it, and the request for a lease that follows it.
     Call([LeaseReport; 2], Option<([LeaseReport; 2], u64)>),
     /// A request for the next lease, sent before the current lease is used up.
     Renewal([LeaseReport; 2], u64),
@@ -102,9 +102,9 @@ struct Simulation {
 }
 
 struct Outcome {
-    /// The admitted calls, relative to one central bucket.
+    /// The number of admitted calls, relative to that of one central bucket.
     utilization: f64,
-    /// The lowest ratio of a process's admitted calls to its part of the demand, among parts of at least 20 calls.
+    /// The lowest ratio of a process's admitted calls to its fair share, among fair shares of at least 20 calls.
     unluckiest: Option<f64>,
     calls_per_decision: f64,
     /// The largest number of tokens that were admitted beyond the bound in any interval.

@@ -55,7 +55,7 @@ fn leases_keep_the_bound_under_every_fault_but_a_failover() {
     for (fault, name) in FAULTS {
         for mode in [Mode::Plain, Mode::Leases] {
             let outcome = Simulation::run(Setting { fault, ..setting(mode, Load::Even(2.0), 8, 1000) });
-            // A failover loses the writes of 100 ms, so the tokens of this time may be admitted again.
+            // A failover loses up to 100 ms of writes, so the tokens spent in that time may be spent again.
             let most = if fault == Some(Fault::Failover) { 500.0 } else { 1e-6 };
             assert!(outcome.over < most, "{name}: {} too many", outcome.over);
             assert!(outcome.utilization > 0.5, "{name}: {}", outcome.utilization);
@@ -154,21 +154,23 @@ fn described(what: &str, lines: &[Line]) -> String {
 const HEAD: &str = "\
 # Leases, simulated
 
-Written by `make simulate`; do not edit. Processes share the limit of one key in virtual time. The algebra and the code of
-the processes are those of the crate. Calls arrive at random (Poisson) times for eight seconds (80 seconds if the limit is
-at most 100) after two seconds of warm-up. A message takes 0.5 ms in each direction. The limit is a token bucket that is refilled in one second.
+Written by `make simulate`; do not edit. Processes share the limit of one key in virtual time. The algebra and the lease
+code are those of the crate. Calls arrive at random (Poisson) times. They are counted for eight seconds (80 seconds if
+the limit is at most 100), after two seconds of warm-up. A message takes 0.5 ms in each direction. The limit is a token
+bucket that is refilled in one second.
 
 - **plain**: one row on the server; a process remembers denials.
 - **leases**: the same with leases.
 - **shards**: the same with up to 16 shards of at least ten tokens.
-- **shares**: each process has an equal part of the limit for itself, and asks no server.
+- **shares**: each process has an equal part of the limit to itself, and never contacts the server.
 
 Each cell has three figures: the admitted calls relative to one central bucket that decides the same calls; the admitted
-calls of the unluckiest process relative to its part of the demand (`-` if no part is at least 20 calls); and the calls to
-the server per decision. A bold figure is the number of calls beyond the bound of the quota.
+calls of the unluckiest process relative to its fair share, which is proportional to its demand (`-` if no fair share is
+at least 20 calls); and the calls to the server per decision. A bold figure is the number of calls beyond the bound of
+the quota.
 
-In a skewed load, process `i` asks for a part that is proportional to `1 / (i + 1)`. In bursts, each process asks only
-during one second of four.
+In a skewed load, the demand of process `i` is proportional to `1 / (i + 1)`. In a bursty load, each process makes calls
+only during one second of every four.
 ";
 
 const COLUMNS: &str = "\
@@ -176,7 +178,7 @@ const COLUMNS: &str = "\
 | ---: | ---: | --- | --- | --- | --- |";
 
 const FAULTS_HEAD: &str = "\
-The load is twice the limit. Only a failover may exceed the bound, because the replica has not received the last writes.
+The load is twice the limit. The bound may be exceeded only after a failover, because the replica lacks the last writes.
 
 | processes | limit/s | round trip | fault | plain | leases |
 | ---: | ---: | ---: | --- | --- | --- |
