@@ -31,7 +31,7 @@ fn only_the_redis_feature_needs_a_newer_rust_version() {
     let (redis, _) = needed(&["--no-default-features", "--features", "redis"]);
     assert_eq!(
         all, redis,
-        "{package} requires a newer Rust than the Redis client: run `cargo update` to select an older version"
+        "{package} requires a newer Rust version than the Redis client does: select an older {package} with `cargo update`"
     );
     let others = "admin,axum,conformance,metrics,serde,tonic,tracing,uuid,wait";
     let (others, package) = needed(&["--no-default-features", "--features", others]);

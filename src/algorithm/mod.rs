@@ -66,9 +66,9 @@ pub struct State {
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires: by then, all of its tokens have been repaid under the quota that
-    /// wrote it, so other quotas ignore the row. A backend may store a later instant, except for a sliding window, for
-    /// which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means that the row never expires.
+    /// The whole second at which the row expires. By then, all of its tokens have been repaid under the quota that
+    /// wrote it, so from then on, other quotas ignore the row. A backend may store a later instant, except for a
+    /// sliding window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`]: the row never expires.
     pub clear: Micros,
 }
 

@@ -58,7 +58,7 @@ fn a_sleeper_is_woken_whenever_the_clock_is_moved() {
             moved.set(Micros::new(3));
             moved.set(Micros::new(5));
         });
-        // If the sleep is not woken, loom reports a deadlock.
+        // If the sleeper is not woken, loom reports a deadlock.
         loom::future::block_on(sleep);
         mover.join().unwrap();
         assert_eq!(clock.next_wake(), None);

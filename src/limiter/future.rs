@@ -126,7 +126,7 @@ impl<T> Future for DecisionFuture<T> {
                 drop(takes);
                 match answer.0 {
                     State::Ready(answer) => break answer.map(|answer| finish(&pending.limiter, answer)),
-                    // The backend has been asked again, for example for another shard.
+                    // The backend has been asked again, for example to try another shard.
                     State::Pending(next, _) => *pending = next,
                 }
             },

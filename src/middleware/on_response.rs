@@ -53,7 +53,7 @@ impl OnResponse {
     ///
     /// Do not use this for a per-address limit, since attackers could reset the count by logging in to their own
     /// accounts. For such a limit, return [`OnResponse::Refund`] on success, and add a per-account limit as well (see
-    /// the `login_protection` example). A login form that is always answered with a redirect needs its own closure.
+    /// the `login_protection` example). If your login handler always responds with a redirect, write your own closure.
     ///
     /// If a gRPC response has its status in the trailers, the charge is kept; call [`Receipt::reset`] in the method.
     pub fn reset_on_success(response: &Parts) -> OnResponse {

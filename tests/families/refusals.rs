@@ -153,7 +153,7 @@ async fn retry_jitter_only_adds_time() {
         let answer = refused(|layer| layer.retry_jitter(10 * tollgate::SECOND), teapot).await;
         let retry = answer.retry_after().unwrap();
         assert!((60..=70).contains(&retry), "{retry}");
-        assert!(answer.limits()[0].2.unwrap() <= retry, "`t` must not be after Retry-After");
+        assert!(answer.limits()[0].2.unwrap() <= retry, "expected `t` to be at most `Retry-After`");
         seen.insert(retry);
     }
     // It is practically impossible for 200 random draws from eleven values to miss five of them.

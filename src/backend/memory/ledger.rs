@@ -112,7 +112,7 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // A flooded policy has other rows to evict, so the callers that were denied first stay denied.
+        // The rows that deny callers and were stored before a flood stay, because the flood's own rows can be evicted.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);

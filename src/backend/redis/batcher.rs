@@ -242,7 +242,7 @@ impl Batcher {
                 _ if self.is_cluster_redirection(error) && redirections < MAX_REDIRECTIONS => {
                     let is_ask = error.kind() == RedisErrorKind::Server(ServerErrorKind::Ask);
                     ask = is_ask.then(|| error.clone());
-                    // The node that the client asked for the slots may not know about the move yet.
+                    // The node from which the client read the slots may not know about the move yet.
                     if redirections > 0 {
                         sleep(self.deadline / 16).await;
                     }

@@ -231,7 +231,7 @@ fn run_on_backend(
     true
 }
 
-/// Runs the operations with the functions of `algorithm`. Returns their results and the spent tokens of both rows.
+/// Runs the operations with the functions in `algorithm`. Returns their results and the spent tokens of both rows.
 fn run_sequentially(quota: &Quota, operations: &[Operation; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
     let before = step(quota, &State::default(), NOW, Ask::cost(2));
     let mut rows = [before.state, State::default()];
