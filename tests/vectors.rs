@@ -224,7 +224,7 @@ fn single(line: &Line) {
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
-        // The expected number is the number of tokens left at `now` minus `count`, whether or not `count` was charged.
+        // The expected number is `count` less than the tokens left at `now`, whether or not `count` was charged.
         close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(
             after.at,

@@ -93,7 +93,8 @@ impl LayerOptions {
         });
     }
 
-    /// Panics if two policies have limits with the same name, such as the policy `api;1d` and the daily limit of `api`.
+    /// Panics if limits of two policies have the same name. For example, a policy named `api;1d` conflicts with the
+    /// daily limit of the policy `api`.
     #[track_caller]
     fn check_names(&self) {
         if let Some(conflict) = limit_conflict(self.policies()) {

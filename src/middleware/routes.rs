@@ -232,8 +232,9 @@ impl RouteLimits {
     /// [`RateLimitLayer::unused_routes`] and [`RateLimitLayer::unmatched_requests`] after some requests.
     ///
     /// # Panics
-    /// Panics if a line names an unknown policy, occurs twice or can never apply: it lacks a route, contains axum 0.7
-    /// syntax (`:id`, `*rest`), a query or an unmatched brace, or its method is misspelled or not in upper case.
+    /// Panics if a line names an unknown policy, occurs twice, or can never apply. A line can never apply if it has no
+    /// route, if it contains axum 0.7 syntax (`:id`, `*rest`), a query or an unmatched brace, or if its method is
+    /// misspelled or not in upper case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();

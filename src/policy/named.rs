@@ -111,13 +111,13 @@ impl Policy {
     /// Adds a quota, or [several quotas](Quotas) that apply together, for the callers of one tier. This method is not
     /// `const`, so a policy with tiers is usually a `static LazyLock`.
     ///
-    /// The policy's own quota applies to callers of an unknown tier. An unknown tier is counted as a
+    /// The policy's own quota applies to callers with an unknown tier. An unknown tier is counted as a
     /// [mistake](crate::observe::Mistake) if the policy has other tiers.
     ///
     /// # Panics
-    /// Panics if the tier was added before, or if a quota would deny every call or has a different algorithm from the
-    /// policy's quota. If any list has [several quotas](Quotas), only quotas with the same period need the same
-    /// algorithm, and all tiers together may have up to eight different periods.
+    /// Panics if the tier has already been added, if a quota would deny every call, or if its algorithm differs from
+    /// that of the policy's quota. If the policy or a tier has [several quotas](Quotas), only quotas with the same
+    /// period must have the same algorithm. The policy and its tiers may have at most eight different periods together.
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: impl Into<Quotas>) -> Policy {

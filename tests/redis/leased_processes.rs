@@ -204,8 +204,8 @@ fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity()
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// Returns the largest number of calls beyond the refill, and the average rate in three seconds that begin two lease
-/// durations after the restart.
+/// Returns the largest number of calls beyond the refill, and the average rate over the three seconds that begin two
+/// lease durations after the restart.
 fn restart(server: &mut Server) -> (f64, f64) {
     let processes = Processes::on(server, 1);
     std::thread::sleep(3 * SECOND);

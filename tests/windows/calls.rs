@@ -148,7 +148,7 @@ fn observers_see_one_event_per_charge() {
     let expected = [("api;1d".to_owned(), true), ("api;1d".to_owned(), true), ("api;1d".to_owned(), false)];
     assert_eq!(std::mem::take(&mut *names.0.lock().unwrap()), expected);
 
-    // A settlement and a reset of a charge are reported once, too.
+    // The settlement and the reset of a charge are also reported only once each.
     let receipt = now(limiter.acquire(&policy, "eve").hold()).into_receipt();
     now(receipt.refund());
     now(receipt.reset());

@@ -149,7 +149,7 @@ impl<R: Read> FrameReader<R> {
     fn check_end(&mut self) -> Result<Option<FrameKind>, StateError> {
         match read_up_to(&mut self.from, &mut [0]).map_err(StateError::read)? {
             0 => Ok(None),
-            _ => Err(StateError::damaged(format!("expected the end at byte {}, found more bytes", self.read))),
+            _ => Err(StateError::damaged(format!("expected the file to end at byte {}, found more bytes", self.read))),
         }
     }
 }
