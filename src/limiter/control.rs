@@ -158,7 +158,7 @@ impl RateLimiter {
         manual.await.and(automatic.await)
     }
 
-    /// Returns statistics of the limiter and its backend, without contacting a server. See [`Stats`] for an example.
+    /// Returns statistics about the limiter and its backend, without contacting a server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, mistakes, .. } = &*self.inner;
         let Health { rows, evictions, overflowed, circuit_open, pending_notices, poll_failed, .. } = backend.health();

@@ -237,7 +237,8 @@ impl LayerOptions {
     }
 }
 
-/// Returns the result of the rule's extractor, and the extension that the extractor needs if the request lacks it.
+/// Returns the result of the rule's extractor. If the request lacks an extension that the extractor needs, also returns
+/// the name of this extension.
 pub(super) fn extract(rule: &Rule, parts: &Parts) -> (Extraction, Option<&'static str>) {
     let extraction = rule.key.extract(parts);
     let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());

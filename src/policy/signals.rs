@@ -102,7 +102,7 @@ impl Signal {
         Signal(SignalKind::Key(key.into()))
     }
 
-    /// A signal for an address. For IPv6, it covers the /64 network, because a client usually has the whole network.
+    /// A signal for an address. For IPv6, it covers the /64 network, because a client usually controls all of it.
     pub fn ip(address: IpAddr) -> Signal {
         Signal(SignalKind::Ip(canonical(address)))
     }

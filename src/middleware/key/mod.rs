@@ -136,9 +136,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Combines the keys of both extractors into a pair. A caller that lacks either key is anonymous. The pair has the
-    /// tier of the first subject or, if the first has none, the tier of the second. The same applies to the callers'
-    /// [own quotas](Subject::quota). If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the
-    /// keys, they can invent pairs. To apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
+    /// tier of the first subject or, if the first has none, the tier of the second. Its [own quotas](Subject::quota)
+    /// are chosen in the same way. If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys,
+    /// they can invent pairs. To apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where
         Self: Sized,

@@ -45,8 +45,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a header with this name and the value `denied` to the response if only [`shadow`](RateLimitLayer::shadow)
-    /// mode prevented a refusal. The header is meant for the access log.
+    /// Adds a header with this name and the value `denied` to the response if the request would have been refused
+    /// without [`shadow`](RateLimitLayer::shadow) mode. The header is meant for the access log.
     ///
     /// # Panics
     /// Panics if `name` is not a valid header name in lower case.
