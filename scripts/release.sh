@@ -33,8 +33,7 @@ check() {
 # The command depends on a version of the crate that is not yet in the registry. Both packages are therefore copied into one
 # workspace, for which cargo uses the new crate.
 dry_run() {
-  local copy
-  copy=$(mktemp -d)
+  copy=$(mktemp -d) # not `local`, because the trap runs after the function has returned
   trap 'rm -rf "$copy"' EXIT
   git ls-files -z | tar --create --null --files-from=- | tar --extract --directory "$copy"
   sed -i '/^\[workspace\]$/d' "$copy/cli/Cargo.toml"
