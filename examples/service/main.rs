@@ -14,7 +14,7 @@
 //! 20 left
 //! $ for i in 1 2; do curl http://127.0.0.1:3000/export; done
 //! all of it
-//! {"error":"rate limit exceeded, retry in 2700 s","retry_in":2700}
+//! {"error":"rate limit exceeded: \"api\"; retry after 2400s","retry_in":2400}
 //! ```
 //!
 //! A client can guess a hundred tokens from one address. If it continues, unknown callers at this address are blocked

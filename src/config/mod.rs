@@ -124,13 +124,13 @@ use crate::policy::Policy;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
 pub use reader::ConfigReader;
-pub use reload::{QuotaChange, Reloaded};
+pub use reload::{EnforcementChange, QuotaChange, Reloaded};
 pub use schema::schema;
 
 /// A configuration that has been checked. See the [module](self) for the fields and an example.
 ///
-/// A [reload](Config::reload) does not change the policies in this value; [`RateLimiter::quotas`] returns the quotas
-/// that are in force. Clones of a configuration share one deny list.
+/// A [reload](Config::reload) does not change the policies in this value; [`RateLimiter::quotas`] and
+/// [`RateLimiter::enforcement`] return what is in force. Clones of a configuration share one deny list.
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -174,8 +174,8 @@ impl Config {
 
     /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
     ///
-    /// On a shared backend, quotas that are set at run time outlive the program. After a restart with an edited file,
-    /// apply the file with `config.reload(&limiter, &config).await?`.
+    /// On a shared backend, quotas and enforcement that are set at run time outlive the program. After a restart with an
+    /// edited file, apply the file with `config.reload(&limiter, &config).await?`.
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {

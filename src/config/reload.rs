@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::error::{Faults, Path};
 use super::{Config, ConfigError, ConfigErrorKind, restart};
 use crate::limiter::{RateLimiter, SetQuotaError};
-use crate::policy::{DenyRule, PolicyName, Quotas};
+use crate::policy::{DenyRule, Enforce, PolicyName, Quotas};
 
 impl Config {
-    /// Applies `new` to `limiter`: sets the quotas of policies and tiers, and the deny list's rules. Spent tokens stay
-    /// spent. Call this on the configuration that the limiter was built from, not on the one that was applied last.
+    /// Applies `new` to `limiter`: sets the quotas of policies and tiers, the enforcement of policies (`shadow` and
+    /// `enforce`), and the deny list's rules. Spent tokens stay spent. Call this on the configuration that the limiter
+    /// was built from, not on the one that was applied last.
     ///
-    /// The reload replaces quotas that were [set](RateLimiter::set_quota) at run time for a policy or a tier, and rules
-    /// that were added to the deny list at run time. Blocks and the quotas of single keys are kept.
+    /// The reload replaces quotas and enforcement that were [set](RateLimiter::set_quota) at run time for a policy or a
+    /// tier, and rules that were added to the deny list at run time. Blocks and the quotas of single keys are kept.
     ///
     /// ```
     /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
@@ -35,20 +36,20 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// **On a shared backend**, the quotas apply to all processes, regardless of their own files, and outlive the
-    /// program; see [`limiter`](Config::limiter). Each process has a deny list of its own. Either reload in one process
+    /// **On a shared backend**, quotas and enforcement apply to all processes, regardless of their own files, and outlive
+    /// the program; see [`limiter`](Config::limiter). Each process has a deny list of its own. Either reload in one process
     /// only, or reload the same file in each process.
     ///
     /// During a reload, a request may be checked against the old quotas of some policies and the new quotas of others.
     ///
     /// # Errors
     /// - [`ConfigErrorKind::Restart`] if a change needs a restart: added or removed policies and tiers, and changes to
-    ///   a policy's algorithm, key, cost, wait, leases or enforcement, to the default policy, to `all_routes`, to
-    ///   routes, or to automatic blocking. The error lists all of them, and nothing is applied.
+    ///   a policy's algorithm, key, cost, wait or leases, to the default policy, to `all_routes`, to routes, or to
+    ///   automatic blocking. The error lists all of them, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
     /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter lacks this configuration's deny list
-    ///   (nothing is applied), or if the limiter cannot set a quota (quotas set before the failure stay in force, and
-    ///   you can reload again).
+    ///   (nothing is applied), or if the limiter cannot set a quota or the enforcement (what was set before the failure
+    ///   stays in force, and you can reload again).
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -65,7 +66,7 @@ impl Config {
             return Err(ConfigError::new(ConfigErrorKind::Busy, &new.name, what));
         };
 
-        let mut reloaded = Reloaded { quotas: Vec::new(), added: Vec::new(), removed: Vec::new() };
+        let mut reloaded = Reloaded::default();
         for (policy, target) in self.policies().zip(new.policies()) {
             let differs = |tier: Option<&str>, quotas: &Quotas| {
                 limiter.shares_quotas() || limiter.quotas_in_force(policy, tier) != *quotas
@@ -100,6 +101,16 @@ impl Config {
                         new.not_set(&path, format!("cannot reset the quota of tier {tier:?}"), error)
                     })?;
                 }
+            }
+            let (old, enforce) = (limiter.enforcement(policy), target.enforcement());
+            if old != enforce {
+                let change = EnforcementChange { policy: policy.name().clone(), old, new: enforce };
+                limiter.set_enforcement(policy, enforce).await.map_err(|error| {
+                    let what =
+                        format!("cannot set {}, so later policies and the deny list are unchanged", enforce.share());
+                    new.not_set(&change.path(), what, error)
+                })?;
+                reloaded.enforcements.push(change);
             }
         }
 
@@ -137,10 +148,11 @@ impl Config {
 }
 
 /// The changes that [`Config::reload`] made. The `Display` output has one line per change, but lists at most twenty
-/// quotas and twenty rules. It never shows a key.
-#[derive(Clone, Debug)]
+/// changes of each kind. It never shows a key.
+#[derive(Clone, Debug, Default)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
+    enforcements: Vec<EnforcementChange>,
     added: Vec<Arc<DenyRule>>,
     removed: Vec<Arc<DenyRule>>,
 }
@@ -149,6 +161,11 @@ impl Reloaded {
     /// Returns the quotas that were changed.
     pub fn quotas(&self) -> &[QuotaChange] {
         &self.quotas
+    }
+
+    /// Returns the policies whose enforcement was changed.
+    pub fn enforcements(&self) -> &[EnforcementChange] {
+        &self.enforcements
     }
 
     /// Returns the rules that were added to the deny list.
@@ -163,7 +180,7 @@ impl Reloaded {
 
     /// Returns `true` if nothing was changed.
     pub fn is_empty(&self) -> bool {
-        self.quotas.is_empty() && self.added.is_empty() && self.removed.is_empty()
+        self.quotas.is_empty() && self.enforcements.is_empty() && self.added.is_empty() && self.removed.is_empty()
     }
 }
 
@@ -175,6 +192,10 @@ impl fmt::Display for Reloaded {
         let mut lines: Vec<String> = self.quotas.iter().take(MAX_SHOWN).map(QuotaChange::to_string).collect();
         if self.quotas.len() > MAX_SHOWN {
             lines.push(format!("policies: {} more quotas", self.quotas.len() - MAX_SHOWN));
+        }
+        lines.extend(self.enforcements.iter().take(MAX_SHOWN).map(EnforcementChange::to_string));
+        if self.enforcements.len() > MAX_SHOWN {
+            lines.push(format!("policies: the enforcement of {} more", self.enforcements.len() - MAX_SHOWN));
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
@@ -235,6 +256,42 @@ impl QuotaChange {
 impl fmt::Display for QuotaChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} → {}", self.path(), self.old, self.new)
+    }
+}
+
+/// A policy whose enforcement a reload changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnforcementChange {
+    policy: PolicyName,
+    old: Enforce,
+    new: Enforce,
+}
+
+impl EnforcementChange {
+    /// Returns the name of the policy.
+    pub const fn policy(&self) -> &PolicyName {
+        &self.policy
+    }
+
+    /// Returns the setting before the reload.
+    pub const fn old(&self) -> Enforce {
+        self.old
+    }
+
+    /// Returns the setting after the reload.
+    #[allow(clippy::new_ret_no_self)] // `new` is the counterpart of `old`.
+    pub const fn new(&self) -> Enforce {
+        self.new
+    }
+
+    fn path(&self) -> Path {
+        Path::FILE.field("policies").field(self.policy.as_str()).field("enforce")
+    }
+}
+
+impl fmt::Display for EnforcementChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} → {}", self.path(), self.old.share(), self.new.share())
     }
 }
 

@@ -17,8 +17,6 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
         |path, old, new| {
             compare_settings(&old.settings, &new.settings, path, faults);
             let (old, new) = (&old.policy, &new.policy);
-            let enforced = |policy: &Policy| Some(policy.enforcement().share());
-            compare_shown(enforced(old), enforced(new), &path.field("enforce"), faults);
             let leases = |policy: &Policy| Some(policy.uses_leases());
             compare_shown(leases(old), leases(new), &path.field("leases"), faults);
             let (old_quotas, new_quotas) = (old.quotas(), new.quotas());

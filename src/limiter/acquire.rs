@@ -86,7 +86,7 @@ impl<'a, T> Acquire<'a, T> {
         self
     }
 
-    /// Returns what [`send`](Acquire::send) would return, without spending anything.
+    /// Decides like [`send`](Acquire::send), but spends nothing. The result describes the current state.
     ///
     /// # Errors
     /// Fails if the backend cannot decide. After [`acquire`](RateLimiter::acquire), also fails if the call is denied.
@@ -131,7 +131,8 @@ impl Acquire<'_> {
     /// Makes a charge that can be settled or given back later. Dropping the [`Reservation`] gives the charge back.
     ///
     /// Do not use this method for attempts that must count, such as logins, because a client that disconnects would get
-    /// its attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
+    /// its attempt back. Use [`limit`](RateLimiter::limit), or call [`into_receipt`](Reservation::into_receipt) before
+    /// the work.
     ///
     /// # Errors
     /// Fails if the call is denied, or if the backend cannot decide.

@@ -17,7 +17,7 @@ impl RateLimiter {
     /// charges is allowed. `RedisBackend` accepts at most 1,000 charges per call.
     ///
     /// # Errors
-    /// Fails if a charge is denied or [reserves](Charge::reserve) tokens, or if the backend cannot decide.
+    /// Fails if a charge is denied or asks for a [reservation](Charge::reserve), or if the backend cannot decide.
     pub fn limit_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,

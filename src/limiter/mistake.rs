@@ -65,6 +65,8 @@ pub enum MistakeKind {
     UnmatchedDenyRule,
     /// A request was refused because it lacks the peer address that [`key::client_ip`](crate::key::client_ip) needs.
     MissingPeer,
+    /// The closure of [`RouteLimits::choose`](crate::RouteLimits::choose) returned an unknown name.
+    UnknownPolicy,
 }
 
 impl MistakeKind {
@@ -78,6 +80,7 @@ impl MistakeKind {
             MistakeKind::PlainGrpcRefusal => "plain_grpc_refusal",
             MistakeKind::UnmatchedDenyRule => "unmatched_deny_rule",
             MistakeKind::MissingPeer => "missing_peer",
+            MistakeKind::UnknownPolicy => "unknown_policy",
         }
     }
 }
@@ -102,11 +105,13 @@ pub struct Mistakes {
     pub unmatched_deny_rules: u64,
     /// Requests that were refused because they lack the peer address.
     pub missing_peers: u64,
+    /// Requests for which the closure of [`RouteLimits::choose`](crate::RouteLimits::choose) returned an unknown name.
+    pub unknown_policies: u64,
 }
 
 impl Mistakes {
     #[cfg(feature = "metrics")]
-    pub(crate) fn by_kind(&self) -> [(MistakeKind, u64); 7] {
+    pub(crate) fn by_kind(&self) -> [(MistakeKind, u64); 8] {
         [
             (MistakeKind::PolicyConflict, self.policy_conflicts),
             (MistakeKind::UnknownTier, self.unknown_tiers),
@@ -115,6 +120,7 @@ impl Mistakes {
             (MistakeKind::PlainGrpcRefusal, self.plain_grpc_refusals),
             (MistakeKind::UnmatchedDenyRule, self.unmatched_deny_rules),
             (MistakeKind::MissingPeer, self.missing_peers),
+            (MistakeKind::UnknownPolicy, self.unknown_policies),
         ]
     }
 }

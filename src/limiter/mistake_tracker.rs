@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 
 use super::mistake::{Mistake, MistakeKind, Mistakes};
 use super::{Inner, RateLimiter};
-use crate::policy::{Decision, Policy, PolicyName, Quotas, Reason, nearest};
+use crate::policy::{Decision, Policy, PolicyName, Quotas, Reason, nearest, suggestion};
 
 #[derive(Debug, Default)]
 pub(super) struct MistakeTracker {
-    counts: [AtomicU64; 7],
+    counts: [AtomicU64; 8],
     /// Hashes of the reported mistakes; 0 marks a free slot.
     reported: Slots,
     /// The identities of policies that have been compared with all others of the same name.
@@ -47,6 +47,7 @@ impl MistakeTracker {
             plain_grpc_refusals: of(MistakeKind::PlainGrpcRefusal),
             unmatched_deny_rules: of(MistakeKind::UnmatchedDenyRule),
             missing_peers: of(MistakeKind::MissingPeer),
+            unknown_policies: of(MistakeKind::UnknownPolicy),
         }
     }
 
@@ -182,6 +183,17 @@ impl RateLimiter {
                 "a request has no extension of type `{wanted}`, so it is counted under the anonymous key; put the layer that \
                  inserts it outside of the rate limiter (on an axum `Router`: add it after), or use `.or(..)`, \
                  `.or_reject()` or `.or_skip()` for callers without it"
+            )
+        });
+    }
+
+    #[cold]
+    pub(crate) fn unknown_policy<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) {
+        self.inner.mistake(MistakeKind::UnknownPolicy, name, || {
+            let near = suggestion(name, known);
+            format!(
+                "the closure of `RouteLimits::choose` returned {name:?}, which is not the name of a policy or a group{near}; \
+                 requests for which it does so get the default policy, or no limit if there is none"
             )
         });
     }

@@ -12,7 +12,7 @@ use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, S
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
-    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything.
+    /// Decides like [`limit`](RateLimiter::limit), but spends nothing. The result describes the current state.
     ///
     /// # Errors
     /// Fails if the call would be denied, or if the backend cannot decide.

@@ -1,8 +1,11 @@
 //! Chooses which of a layer's rules apply to a request, by the request's route or with a closure.
 
+use std::collections::HashMap;
+
 use http::request::Parts;
 
 use super::table::Table;
+use crate::limiter::RateLimiter;
 
 pub(super) struct RouteChoice {
     targets: Vec<Target>,
@@ -20,21 +23,28 @@ pub(super) struct Target {
 
 pub(super) enum Chooser {
     Table(Table),
-    Closure(Box<ChooseFn>),
+    /// A closure that returns a target's name, and the index of each target.
+    Closure(Box<ChooseFn>, HashMap<String, usize>),
 }
 
-/// Chooses the target for a request, and returns the target's index.
-pub(super) type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
+pub(super) type ChooseFn = dyn Fn(&Parts) -> Option<&'static str> + Send + Sync;
 
 impl RouteChoice {
     pub(super) fn new(targets: Vec<Target>, default: Option<usize>, chooser: Chooser) -> RouteChoice {
         RouteChoice { targets, default, chooser }
     }
 
-    pub(super) fn of(&self, parts: &Parts) -> Option<&Target> {
+    /// Returns the target for a request. Reports an unknown name as a mistake.
+    pub(super) fn of(&self, parts: &Parts, limiter: &RateLimiter) -> Option<&Target> {
         let chosen = match &self.chooser {
             Chooser::Table(table) => table.target(parts),
-            Chooser::Closure(choose) => choose(parts),
+            Chooser::Closure(choose, names) => choose(parts).and_then(|name| {
+                let known = names.get(name).copied();
+                if known.is_none() {
+                    limiter.unknown_policy(name, names.keys().map(String::as_str));
+                }
+                known
+            }),
         };
         self.targets.get(chosen.or(self.default)?)
     }
@@ -47,7 +57,7 @@ impl RouteChoice {
     pub(super) fn table(&self) -> Option<&Table> {
         match &self.chooser {
             Chooser::Table(table) => Some(table),
-            Chooser::Closure(_) => None,
+            Chooser::Closure(..) => None,
         }
     }
 }

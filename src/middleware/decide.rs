@@ -79,7 +79,7 @@ impl LayerOptions {
 
     /// Returns the charges under the rules that the request's route chooses and under the rules that always apply.
     fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
-        let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts));
+        let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts, &self.limiter));
         let (rules, route_cost) = chosen.map_or((&[][..], None), |target| (&target.rules[..], target.cost));
         let chosen = rules.iter().map(|&rule| (rule, route_cost));
         let all_requests = (self.chosen..self.rules.len()).map(|rule| (rule, None));

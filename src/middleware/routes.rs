@@ -247,13 +247,13 @@ impl RouteLimits {
     }
 
     /// Creates a layer that uses a closure to choose the policy or the group for each request. If the closure returns
-    /// `None` or an unknown name, the layer applies the [default policy](RouteLimits::default_policy).
+    /// `None` or an unknown name, the layer applies the [default policy](RouteLimits::default_policy). An unknown name
+    /// is counted as a [mistake](crate::observe::Mistake).
     pub fn choose<F>(&self, choose: F) -> RateLimitLayer
     where
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
     {
-        let names = self.names.clone();
-        self.choosing(Chooser::Closure(Box::new(move |parts| names.get(choose(parts)?).copied())))
+        self.choosing(Chooser::Closure(Box::new(choose), self.names.clone()))
     }
 
     fn choosing(&self, chooser: Chooser) -> RateLimitLayer {

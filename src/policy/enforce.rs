@@ -3,7 +3,7 @@
 use super::digest::Digest;
 use super::named::{Policy, PolicyError};
 
-/// Determines the keys for which denials under a policy are enforced. The other keys are in shadow mode.
+/// The keys for which a policy's denials are enforced. The other keys are in shadow mode.
 ///
 /// In shadow mode, a policy decides and counts as usual, but a call that it denies is let through:
 ///

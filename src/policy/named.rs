@@ -75,8 +75,8 @@ impl Policy {
         }
     }
 
-    /// Adds another quota for callers without a tier. The policy's quotas apply together; see [`Quotas`]. Call this
-    /// method before you add tiers, because it does not change their quotas.
+    /// Adds another quota for callers without a tier. The policy's quotas apply together; see [`Quotas`]. Tiers are not
+    /// affected, because each tier has its own quotas.
     ///
     /// # Panics
     /// Panics if the policy already has four quotas, or one with this period, or if the quota would deny every call. In

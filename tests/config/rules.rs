@@ -104,13 +104,35 @@ async fn one_policy_of_a_file_can_be_in_shadow_mode() {
         statuses.push(call(&app, "GET /todos", &[]).await.status);
     }
     assert_eq!(statuses, [200, 200, 429]);
-    let error = config.reload(&limiter, &toml("[policies]\napi = { quota = \"2/min\", enforce = 0.25 }")).await;
-    assert!(error.unwrap_err().to_string().contains("policies.api.enforce: 1 → 0.25; restart the program"));
     let both = "policies.default = { quota = \"1/min\", shadow = true, enforce = 0.5 }";
     let error = Config::parse("limits.toml", both, |text| toml::from_str(text)).unwrap_err().to_string();
     assert!(
         error.contains("enforce: the policy is in shadow mode, so nothing is enforced; remove `shadow` or `enforce`")
     );
+}
+
+#[tokio::test]
+async fn a_reload_changes_the_enforcement_of_a_policy() {
+    let file = |setting: &str| toml(&format!("policies.default = {{ quota = \"1/min\"{setting} }}"));
+    let config = file(", shadow = true");
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for (setting, reported, status) in [
+        (", shadow = true", "nothing has changed", Some(200)),
+        ("", "policies.default.enforce: 0 → 1", Some(429)),
+        (", enforce = 1.0", "nothing has changed", Some(429)),
+        (", enforce = 0.25", "policies.default.enforce: 1 → 0.25", None), // depends on the key
+        (", shadow = true", "policies.default.enforce: 0.25 → 0", Some(200)),
+    ] {
+        let reloaded = config.reload(&limiter, &file(setting)).await.unwrap();
+        assert_eq!(reloaded.to_string(), reported);
+        let in_force = limiter.enforcement(config.policy("default").unwrap());
+        assert!(reloaded.enforcements().iter().all(|change| change.new() == in_force));
+        for _ in 0..3 {
+            let found = call(&app, "GET /todos", &[]).await.status;
+            assert!(status.is_none_or(|status| status == found), "{setting}: {found}");
+        }
+    }
 }
 
 #[tokio::test]

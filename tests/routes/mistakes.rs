@@ -289,6 +289,22 @@ fn a_fixed_cost_that_reservations_can_cover_is_accepted() {
 }
 
 #[tokio::test]
+async fn an_unknown_name_from_a_closure_is_reported_once_and_counted() {
+    let reports = Reports::default();
+    let limiter = reports.limiter();
+    let limits = RouteLimits::new(user).policy(policy("write", 1)).limiter(&limiter);
+    let by_method = |req: &Parts| Some(if req.method.is_safe() { "wirte" } else { "write" });
+    let app = Router::new().route("/", get(|| async {}).post(|| async {})).layer(limits.choose(by_method));
+    for (line, status) in [("GET /", 200), ("POST /", 200), ("GET /", 200), ("POST /", 429)] {
+        assert_eq!(call(&app, line, &["x-user: ada"]).await.status, status);
+    }
+    assert_eq!(limiter.stats().mistakes.unknown_policies, 2);
+    let text = "the closure of `RouteLimits::choose` returned \"wirte\", which is not the name of a policy or a group (did you \
+                mean \"write\"?); requests for which it does so get the default policy, or no limit if there is none";
+    assert_eq!(reports.take(), [(MistakeKind::UnknownPolicy, text.to_owned())]);
+}
+
+#[tokio::test]
 async fn a_computed_cost_above_the_capacity_is_reported_once_and_counted() {
     let reports = Reports::default();
     let limiter = reports.limiter();

@@ -147,8 +147,8 @@ impl Quota {
         built(Quota::try_token_bucket(rate, period))
     }
 
-    /// Creates a fixed window, which adds `rate` tokens at each boundary. Unused tokens roll over, up to the
-    /// [`capacity`](Quota::capacity), which defaults to `rate`. Boundaries are one `period` apart. Unless
+    /// Creates a fixed window, which adds `rate` tokens at each boundary. By default, unused tokens expire at the next
+    /// boundary; with a larger [`capacity`](Quota::capacity), they roll over. Boundaries are one `period` apart. Unless
     /// [`start`](Quota::start) sets them, they differ from key to key, so that not all keys are reset at the same
     /// instant. A new key has the full capacity, and its first window may be short.
     ///

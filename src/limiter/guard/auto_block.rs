@@ -28,7 +28,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// ```
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies. Leave
-///   out policies with [`key::global`](crate::key::global) or without keys: they lead only to blocks of addresses.
+///   out policies whose keys are [`key::global`](crate::key::global) or anonymous: their denials block only addresses.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
