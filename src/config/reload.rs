@@ -66,7 +66,8 @@ impl Config {
             return Err(ConfigError::new(ConfigErrorKind::Busy, &new.name, what));
         };
 
-        let mut reloaded = Reloaded::default();
+        let mut reloaded =
+            Reloaded { quotas: Vec::new(), enforcements: Vec::new(), added: Vec::new(), removed: Vec::new() };
         for (policy, target) in self.policies().zip(new.policies()) {
             let differs = |tier: Option<&str>, quotas: &Quotas| {
                 limiter.shares_quotas() || limiter.quotas_in_force(policy, tier) != *quotas
@@ -149,7 +150,7 @@ impl Config {
 
 /// The changes that [`Config::reload`] made. The `Display` output has one line per change, but lists at most twenty
 /// changes of each kind. It never shows a key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
     enforcements: Vec<EnforcementChange>,
