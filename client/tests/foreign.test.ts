@@ -21,7 +21,7 @@ test('headers of another policy are ignored', async (t) => {
   assert.deepEqual(w.store.getStatus(1), { ok: true, retryAt: null, known: true, error: null });
   w.store.observe(new Response(null, { headers: { ratelimit: '"other";r=0;t=20, "chat";r=3;t=18' } }));
   assert.equal(w.store.getStatus(3).ok, true);
-  assert.equal(w.store.getStatus(4).ok, false, "the item of the store's own policy applies");
+  assert.equal(w.store.getStatus(4).ok, false, "the item for the store's own policy applies");
 });
 
 test('a refusal under another policy is ignored and does not fetch a snapshot', async (t) => {

@@ -61,7 +61,7 @@ pub enum MistakeKind {
     ImpossibleCost,
     /// A layer without [`grpc`](crate::RateLimitLayer::grpc) refused a gRPC request with a plain HTTP status.
     PlainGrpcRefusal,
-    /// A [deny list](crate::protection::DenyList) has a rule that a layer in use can never apply.
+    /// A [deny list](crate::protection::DenyList) has a rule that one of the layers can never apply.
     UnmatchedDenyRule,
     /// A request was refused because it lacks the peer address that [`key::client_ip`](crate::key::client_ip) needs.
     MissingPeer,
@@ -101,7 +101,7 @@ pub struct Mistakes {
     pub impossible_costs: u64,
     /// gRPC requests that were refused with a plain HTTP status.
     pub plain_grpc_refusals: u64,
-    /// Rules that a layer in use can never apply: at most one of each kind after each change of the deny list.
+    /// Rules that one of the layers can never apply: at most one of each kind after each change of the deny list.
     pub unmatched_deny_rules: u64,
     /// Requests that were refused because they lack the peer address.
     pub missing_peers: u64,

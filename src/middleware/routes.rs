@@ -109,7 +109,7 @@ impl RouteLimits {
     }
 
     /// Adds a group: a name for several policies or other groups that apply together. A route that chooses a group
-    /// without policies is not limited, apart from the rules that [apply to all requests](RouteLimits::configure).
+    /// without policies is limited only by the rules that [apply to all requests](RouteLimits::configure).
     ///
     /// # Panics
     /// Panics if there is already a policy or group with this name, or if a policy is unknown or occurs twice.

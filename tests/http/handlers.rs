@@ -39,7 +39,7 @@ async fn a_missing_status_extension_responds_500_and_suggests_with_status() {
 
 #[tokio::test]
 async fn a_handler_denies_with_the_same_response_as_the_layer() {
-    // The handlers return axum's `Result`, return a `Response` as the error, or make a call for a list of charges.
+    // The handlers return axum's `Result`, return a `Response` as the error, or pass a list of charges in one call.
     async fn any_error(State(limiter): State<RateLimiter>) -> axum::response::Result<&'static str> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok("hello")
