@@ -43,7 +43,7 @@ impl Quota {
         .finish()
     }
 
-    /// Scales the rate, the capacity and the reservable tokens by `share` (0 to 1). Rounds down, but to no less than one.
+    /// Scales the rate, the capacity and the reservable tokens by `share` (0 to 1). Rounds down, but not below one.
     pub(crate) fn scaled(&self, share: f64) -> Quota {
         let of = |tokens: u64| match tokens {
             0 | UNLIMITED => tokens,
