@@ -104,14 +104,17 @@ impl Config {
                 }
             }
             let (old, enforce) = (limiter.enforcement(policy), target.enforcement());
-            if old != enforce {
+            // As for quotas: another process may have set an enforcement that this process has not yet read.
+            if limiter.shares_quotas() || old != enforce {
                 let change = EnforcementChange { policy: policy.name().clone(), old, new: enforce };
                 limiter.set_enforcement(policy, enforce).await.map_err(|error| {
                     let what =
                         format!("cannot set {}, so later policies and the deny list are unchanged", enforce.share());
                     new.not_set(&change.path(), what, error)
                 })?;
-                reloaded.enforcements.push(change);
+                if old != enforce {
+                    reloaded.enforcements.push(change);
+                }
             }
         }
 

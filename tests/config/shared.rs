@@ -14,6 +14,7 @@ use tollgate::{
     Config, RateLimiter,
     backend::{Error, ErrorKind},
     limiter::SetQuotaError,
+    policy::Enforce,
 };
 
 use crate::app::toml;
@@ -143,6 +144,26 @@ async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
     new.reload(&limiter, &new).await.unwrap();
     backend.deliver_to_last_subscriber();
     assert_eq!(rates(&new, &limiter), (50, 60));
+}
+
+#[tokio::test]
+async fn a_reload_applies_the_enforcement_to_all_processes_and_after_a_restart() {
+    let file = |setting: &str| toml(&format!("policies.api = {{ quota = \"10/min\"{setting} }}"));
+    let backend = SharedBackend::new();
+    let old = file(", shadow = true");
+    let enforcement = |limiter: &RateLimiter| limiter.enforcement(old.policy("api").unwrap());
+    let (first, second) = (old.limiter(backend.clone()).build(), old.limiter(backend.clone()).build());
+    old.reload(&first, &file("")).await.unwrap();
+    assert_eq!([enforcement(&first), enforcement(&second)], [Enforce::Always; 2]);
+    drop((first, second));
+
+    // As for quotas, a reload after a restart replaces the setting, even if its notice has not arrived yet.
+    let new = file(", enforce = 0.5");
+    let limiter = new.limiter(backend.clone()).build();
+    let reloaded = new.reload(&limiter, &new).await.unwrap();
+    backend.deliver_to_last_subscriber();
+    assert_eq!(limiter.enforcement(new.policy("api").unwrap()), Enforce::Share(0.5));
+    assert!(reloaded.is_empty());
 }
 
 #[tokio::test]
