@@ -42,8 +42,8 @@ impl Operator {
 /// that a comparison takes does not depend on the tokens.
 ///
 /// # Panics
-/// Panics if two tokens are equal, or if a token, without the spaces around it, has fewer than 16 bytes or contains
-/// anything but visible ASCII and spaces.
+/// Panics if two tokens are equal, or if a token, once trimmed, is shorter than 16 bytes or contains anything but
+/// visible ASCII characters and spaces.
 #[track_caller]
 pub fn bearer_tokens<T: AsRef<str>>(
     tokens: impl IntoIterator<Item = (T, Operator)>,

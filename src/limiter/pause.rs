@@ -80,8 +80,8 @@ impl RateLimiter {
         }
     }
 
-    /// Decides a call with paused rows. Holds the call if the pause ends within `patience`, and denies it otherwise. A
-    /// pause does not apply to charges in shadow mode.
+    /// Decides whether to allow a call whose rows are paused. Holds the call if the pause ends within `patience`, and
+    /// denies it otherwise. A pause does not apply to charges in shadow mode.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();

@@ -32,8 +32,8 @@ use crate::algorithm::List;
 pub struct Decisions(List<Decision>);
 
 impl Decisions {
-    /// Returns whether the call may proceed, after the [`delay`](Decisions::delay) if there is one. If so, all tokens
-    /// were spent, except those of charges that [were let through](Decision::is_shadowed).
+    /// Returns whether the call may proceed, after the [`delay`](Decisions::delay) if there is one. If it may, the
+    /// tokens of all charges were spent, except for charges that [were let through](Decision::is_shadowed).
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
     }
@@ -48,8 +48,8 @@ impl Decisions {
         self.into_iter().map(Decision::let_through).collect()
     }
 
-    /// Replaces the decisions on enforced charges with `enforced`, which were made without the other charges. If the
-    /// call is allowed now, the other charges are let through.
+    /// Replaces the decisions on enforced charges with those in `enforced`, which were made without the other charges.
+    /// If the call is allowed now, the other charges are let through.
     pub(crate) fn with_enforced(self, enforced: Decisions) -> Decisions {
         let is_allowed = enforced.is_allowed();
         let mut enforced = enforced.into_iter();
