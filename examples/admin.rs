@@ -42,7 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The names in the path are not secret, so operators may see them.
     let top = Arc::new(Top::new().show_keys([&HELLO]));
     let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
-    let layer = RateLimitLayer::new(&HELLO, key::path("name")).limiter(&limiter);
+    // `client_ip` lets the layer apply blocks of addresses.
+    let layer = RateLimitLayer::new(&HELLO, key::path("name")).client_ip(key::client_ip()).limiter(&limiter);
 
     let authorize = admin::bearer_tokens([(token, Operator::editor("ops"))]);
     let admin = Admin::new(&limiter, authorize).layer(&layer).top(&top);

@@ -22,6 +22,6 @@ fn the_commands_in_the_readme_work_as_they_are_written() {
         assert!(error.is_empty() && !out.is_empty(), "{line}: {out}{error}");
         codes.push(code);
     }
-    assert_eq!(codes, [0, 3, 0, 0, 0, 0, 0], "`why` exits with 3 for a limited key");
+    assert_eq!(codes, [0, 3, 0, 0, 0, 0, 0, 0], "`why` exits with 3 for a limited key");
     assert_eq!(service.limiter.set_quotas().len(), 1);
 }
