@@ -33,7 +33,7 @@ awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short HEAD)" -v here="
         module = file
         sub(/^src\//, "", module)
         sub(/\/.*|\.rs$/, "", module)
-        # The first line of the file's tests.
+        # The first line of the tests in the file.
         end = file ~ /\/tests\.rs$/ ? 0 : 1e9
         for (n = 1; (getline line < file) > 0; n++) if (line == "#[cfg(test)]" && n < end) end = n
         close(file)

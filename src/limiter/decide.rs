@@ -106,7 +106,7 @@ impl RateLimiter {
         let CallContext { take, enforced, waits, guarded, patience, signals } = context;
 
         // 1. Resolve the row and its quotas: those set at run time, the caller's own, the tier's, or the policy's.
-        //    Quotas set for a tier or for all callers have already been left out if the caller has its own quotas.
+        //    If the caller has its own quotas, those set for a tier or for all callers have already been left out.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guarded && guard.is_needed();

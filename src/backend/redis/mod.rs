@@ -65,11 +65,11 @@ impl RedisBackend {
     /// Connects to one server. The URL is `redis://user:password@host:port/db`, `rediss://` for TLS (feature
     /// `redis-tls`), or `unix:///path` for a socket.
     ///
-    /// TLS connections trust the system's certificates or, if the variable `SSL_CERT_FILE` is set, those in its file.
-    /// They use *ring* unless the process has installed another crypto provider for rustls.
+    /// TLS connections trust the system's certificates or, if the environment variable `SSL_CERT_FILE` is set, those in
+    /// the file that it names. They use *ring* unless the process has installed another crypto provider for rustls.
     ///
     /// # Errors
-    /// Fails as [`Protocol`](ErrorKind::Protocol) for a mistake in the configuration, such as the URL, and as
+    /// Fails with [`Protocol`](ErrorKind::Protocol) if the configuration is invalid, such as a malformed URL, and with
     /// [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
     ///
     /// # Panics
@@ -80,7 +80,7 @@ impl RedisBackend {
 
     /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379"]`, are used to discover the others.
     ///
-    /// All charges of one key share a slot and are decided together. A call for several keys is charged slot by slot,
+    /// All charges for a key share a slot and are decided together. A call for several keys is charged slot by slot,
     /// and refunded if a later charge is denied. It never exceeds a limit, but other calls may be denied before the
     /// refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///

@@ -155,7 +155,7 @@ const HEAD: &str = "\
 # Leases, simulated
 
 Written by `make simulate`; do not edit. Processes share the limit of one key in virtual time. The algebra and the lease
-code are those of the crate. Calls arrive at random (Poisson) times. They are counted for eight seconds (80 seconds if
+code are the crate's own. Calls arrive at random (Poisson) times. They are counted for eight seconds (80 seconds if
 the limit is at most 100), after two seconds of warm-up. A message takes 0.5 ms in each direction. The limit is a token
 bucket that is refilled in one second.
 
@@ -164,7 +164,7 @@ bucket that is refilled in one second.
 - **shards**: the same with up to 16 shards of at least ten tokens.
 - **shares**: each process has an equal part of the limit to itself, and never contacts the server.
 
-Each cell has three figures: the admitted calls relative to one central bucket that decides the same calls; the admitted
+Each cell has three figures: the admitted calls relative to what one central bucket would admit; the admitted
 calls of the unluckiest process relative to its fair share, which is proportional to its demand (`-` if no fair share is
 at least 20 calls); and the calls to the server per decision. A bold figure is the number of calls beyond the bound of
 the quota.
