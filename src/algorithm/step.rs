@@ -177,8 +177,8 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the instant at which `ask`, denied at `now`, would be granted. The quota wrote the row, and
-/// the row has been rolled.
+/// Returns the instant at which `ask`, denied at `now`, would be granted. The row must have been written under
+/// this quota, and rolled.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),

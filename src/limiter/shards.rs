@@ -16,7 +16,7 @@ use crate::policy::{Digest, Part, Placement, random};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) struct Shards {
-    /// For each shard, the instant in microseconds at which it will be full. The table is created at its first use.
+    /// For each shard, the instant in microseconds at which it will be full. The table is created on first use.
     levels: OnceLock<Box<[AtomicU64]>>,
     placement: Placement,
     sample: u8,
