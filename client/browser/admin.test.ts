@@ -124,7 +124,7 @@ test('the page sends only its poll without an action, and asks again for a wrong
   const { page, requests, errors } = await open();
   await page.getByLabel('Token').fill('a wrong token of the operator');
   await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByText("the program's authorization refuses this request").waitFor();
+  await page.getByText('this request is not authorized').waitFor();
   await signIn(page);
   requests.length = 0;
   await page.waitForTimeout(7000);

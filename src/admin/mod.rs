@@ -152,7 +152,7 @@ impl Admin {
 
     /// Returns the processes in which quotas, enforcement and blocks apply once an operator sets them.
     fn settings_scope(&self) -> Scope {
-        if self.limiter.shares_quotas() { Scope::AllProcesses } else { Scope::ThisProcess }
+        if self.limiter.shares_settings() { Scope::AllProcesses } else { Scope::ThisProcess }
     }
 
     fn rows_scope(&self) -> Scope {

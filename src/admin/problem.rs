@@ -29,7 +29,7 @@ impl Problem {
 
     pub(super) fn no_endpoint() -> Problem {
         Problem::not_found(
-            "there is no such endpoint; there are GET /page, /policies, /top, /limited, /blocks and /key, and POST \
+            "there is no such endpoint; the endpoints are GET /page, /policies, /top, /limited, /blocks and /key, and POST \
              /reset, /credit, /block, /unblock, /quota, /enforcement and /key",
         )
     }
@@ -40,16 +40,19 @@ impl Problem {
     }
 
     pub(super) fn unauthorized() -> Problem {
-        let detail = "the program's authorization refuses this request; send your token or sign in";
+        let detail = "this request is not authorized; send your token or sign in";
         Problem::new(StatusCode::UNAUTHORIZED, detail)
     }
 
     pub(super) fn forbidden(operator: &str) -> Problem {
-        Problem::new(StatusCode::FORBIDDEN, format!("{operator} may only read; use an operator who may make changes"))
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            format!("{operator} may only read; sign in as an operator who may make changes"),
+        )
     }
 
     pub(super) fn cross_site() -> Problem {
-        let detail = "a browser sent this request for a page of another origin; open the router's own page";
+        let detail = "this request comes from a page of another origin; use the router's own page";
         Problem::new(StatusCode::FORBIDDEN, detail)
     }
 

@@ -70,7 +70,7 @@ impl Config {
             Reloaded { quotas: Vec::new(), enforcements: Vec::new(), added: Vec::new(), removed: Vec::new() };
         for (policy, target) in self.policies().zip(new.policies()) {
             let differs = |tier: Option<&str>, quotas: &Quotas| {
-                limiter.shares_quotas() || limiter.quotas_in_force(policy, tier) != *quotas
+                limiter.shares_settings() || limiter.quotas_in_force(policy, tier) != *quotas
             };
             // The policy's own quota applies to all tiers for which no quota is set. If it changes, set the quotas of
             // all tiers first.
@@ -105,7 +105,7 @@ impl Config {
             }
             let (old, enforce) = (limiter.enforcement(policy), target.enforcement());
             // As for quotas: another process may have set an enforcement that this process has not yet read.
-            if limiter.shares_quotas() || old != enforce {
+            if limiter.shares_settings() || old != enforce {
                 let change = EnforcementChange { policy: policy.name().clone(), old, new: enforce };
                 limiter.set_enforcement(policy, enforce).await.map_err(|error| {
                     let what =

@@ -92,7 +92,7 @@ impl RateLimiter {
     }
 
     #[cfg(feature = "serde")]
-    pub(crate) fn shares_quotas(&self) -> bool {
+    pub(crate) fn shares_settings(&self) -> bool {
         self.inner.backend.notice_channel().is_some()
     }
 

@@ -31,11 +31,11 @@ async fn every_endpoint_refuses_requests_without_a_valid_token() {
     let json = ("content-type", "application/json");
     for token in ["", "Bearer wrong token of the right length", EDITOR, "Basic dXNlcjpwYXNzd29yZA==", "Bearer "] {
         for path in READS.into_iter().chain(["missing", "key/7"]) {
-            assert_problem(&server.send("GET", path, &[("authorization", token)], "").await, 401, "authorization");
+            assert_problem(&server.send("GET", path, &[("authorization", token)], "").await, 401, "not authorized");
         }
         for (path, body) in CHANGES {
             let response = server.send("POST", path, &[("authorization", token), json], body).await;
-            assert_problem(&response, 401, "authorization");
+            assert_problem(&response, 401, "not authorized");
             assert_eq!(response.headers[WWW_AUTHENTICATE], "Bearer");
         }
     }
@@ -55,7 +55,8 @@ async fn a_reader_reads_but_changes_nothing_and_each_attempt_is_audited() {
     assert!(server.audits.take().is_empty());
     for (path, body) in CHANGES {
         assert_problem(&server.send("POST", path, &headers, body).await, 403, "eve may only read");
-        let failed = format!("eve {path} - - [] failed: eve may only read; use an operator who may make changes");
+        let failed =
+            format!("eve {path} - - [] failed: eve may only read; sign in as an operator who may make changes");
         assert_eq!(server.audits.take(), [failed]);
     }
     for (method, path) in [("POST", "policies"), ("POST", "missing"), ("PUT", "quota"), ("DELETE", "blocks")] {
@@ -85,7 +86,7 @@ async fn requests_from_pages_of_other_origins_are_refused() {
         &[("origin", "http://127.0.0.1:1")],
     ] {
         assert_problem(&attempt(foreign).await, 403, "another origin");
-        assert!(server.audits.take().pop().unwrap().starts_with("ada block - - [] failed: a browser sent"));
+        assert!(server.audits.take().pop().unwrap().starts_with("ada block - - [] failed: this request comes"));
     }
     assert!(server.limiter.blocks().is_empty());
     for allowed in [

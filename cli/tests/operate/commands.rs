@@ -153,7 +153,7 @@ fn the_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     let mut wrong = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     wrong.args(["limited", "--url", &service.url()]).env("TOLLGATE_ADMIN_TOKEN", "an unknown token of an operator");
     let (code, _, refused) = run(&mut wrong);
-    assert!(code == 1 && refused.contains("authorization refuses this request"), "{refused}");
+    assert!(code == 1 && refused.contains("this request is not authorized"), "{refused}");
     assert!(!(out + &error + &refused).contains(READER) && !refused.contains("unknown token"));
     let decision = service.limiter.try_limit_now(&service.policy, "ada").unwrap();
     assert_eq!((decision.reason(), TOKEN.len() > 15), (Reason::WithinQuota, true));
