@@ -199,8 +199,8 @@ fn waiting() -> Plot {
     }
     let summary = format!("{granted} requests are granted");
     let title = "One per second, three at once: each waiting request has a due time";
-    let description = "Each line is a request: a grey dot where it arrives, a blue one where it goes on. The first three go on \
-                       immediately, the others a second apart.";
+    let description = "Each line is a request, with a gray dot where it arrives and a blue dot where it continues. \
+                       The first three continue immediately, the others a second apart.";
     Plot { svg: svg(title, description, height, &drawn), summary }
 }
 

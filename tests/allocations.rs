@@ -122,7 +122,7 @@ where
     count
 }
 
-/// Responds with a header map that has spare capacity, as a real response does.
+/// A service whose responses have a header map with spare capacity, as real responses do.
 #[derive(Clone)]
 struct Inner;
 

@@ -51,8 +51,8 @@ fn modules_name_only_modules_of_lower_levels() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The two functions that decide, each with the file that defines it and the files that call it. All charges are
-/// decided by `step_all`, whereas `step` only projects single rows.
+/// The two functions that decide, each with the file that defines it and the files that call it. `step` decides a
+/// charge to a single row, and `step_all` decides all charges of a call together.
 const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
     (
         "step",
@@ -176,7 +176,7 @@ fn upward_imports_are_detected() {
     assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
 
-/// Returns the names that the module order forbids in `text`, which is the contents of a file in `module`.
+/// Returns a message for each name in `text` that the module order forbids. `text` is the source of a file in `module`.
 fn upward_names(module: &str, text: &str) -> Vec<String> {
     let Some(own) = level(module) else {
         return vec![format!("add the module {module:?} to MODULES in tests/architecture.rs")];
@@ -202,7 +202,7 @@ fn upward_names(module: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// Returns the single name or the names in braces after each `crate::`.
+/// Returns the name, or the names in braces, after each `crate::`.
 fn crate_names(code: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut names = Vec::new();

@@ -63,7 +63,7 @@ where
 
 #[tokio::test]
 async fn any_request_body_is_supported_and_refusals_do_not_read_it() {
-    /// A request body that is neither a `Body` nor `Clone`, so only the inner service can use it.
+    /// A request body that implements neither `Body` nor `Clone`, so only the inner service can use it.
     struct Untouched(&'static str);
 
     let inner = service_fn(|request: Request<Untouched>| async move {

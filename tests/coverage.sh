@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Line coverage by module, over the tests with all features: `make coverage` writes `tests/coverage.md`.
+# Measures the line coverage of each module by the tests with all features. `make coverage` writes `tests/coverage.md`.
 #
-# Tests in `src/` are run, but their own lines are not counted. The run omits the examples, the long tests (two floods of
-# millions of keys, the exhaustive test), and doctests, which stable Rust cannot measure.
+# Tests in `src/` are run, but their own lines are not counted. The run omits the examples, the long tests (two floods
+# of millions of keys, the exhaustive test), and doctests, which stable Rust cannot measure.
 #
-# cargo-llvm-cov needs LLVM tools of the compiler's LLVM version: run `rustup component add llvm-tools`, or install a package
-# such as llvm-22 and set LLVM_COV and LLVM_PROFDATA.
+# cargo-llvm-cov needs the LLVM tools that match the compiler's LLVM version: run `rustup component add llvm-tools`, or
+# install a package such as llvm-22 and set LLVM_COV and LLVM_PROFDATA.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lcov="${CARGO_TARGET_DIR:-target}/coverage.lcov"
@@ -21,8 +21,8 @@ for file in tests/*.rs tests/*/main.rs; do
     esac
 done
 
-# Instrumentation slows the tests down, so failures of tests that check time or allocations are ignored.
-# The quickstart tests run an example, which is not built here.
+# Test failures are ignored, because instrumentation breaks tests that check time or allocations. The quickstart tests
+# run an example, which is not built here.
 cargo llvm-cov --all-features "${targets[@]}" --ignore-run-fail --lcov --output-path "$lcov" -- \
     --skip no_short_history --skip quickstart
 
@@ -33,7 +33,7 @@ awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short HEAD)" -v here="
         module = file
         sub(/^src\//, "", module)
         sub(/\/.*|\.rs$/, "", module)
-        # The first line of the tests in the file.
+        # Find the first line of the tests in the file.
         end = file ~ /\/tests\.rs$/ ? 0 : 1e9
         for (n = 1; (getline line < file) > 0; n++) if (line == "#[cfg(test)]" && n < end) end = n
         close(file)
@@ -43,7 +43,7 @@ awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short HEAD)" -v here="
         if (at[1] < end && file ~ /^src\//) { lines[module]++; covered[module] += at[2] > 0 }
     }
     END {
-        printf "# Line coverage\n\nWritten by `make coverage`, %s, at %s.\n\n", date, commit
+        printf "# Line coverage\n\nWritten by `make coverage` on %s at commit %s.\n\n", date, commit
         print "| module | lines | covered | |\n| --- | ---: | ---: | ---: |"
         sort = "sort"
         for (module in lines) {

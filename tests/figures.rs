@@ -42,9 +42,9 @@ fn the_comparison_shows_the_measured_figures() {
 #[test]
 fn the_readme_and_the_comparison_show_the_same_figures() {
     let readme = rows(&read("README.md"));
-    let row = readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("expected the row");
+    let row = readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("expected a row");
     let figures = figures_of_the_comparison();
-    assert_eq!(row[1..], figures[2][1..5], "README.md and PROOF.md");
+    assert_eq!(row[1..], figures[2][1..5], "README.md and PROOF.md show different figures");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_docs_state_the_measured_size_of_a_row() {
     for keys in ["1,000,000", "10,000,000"] {
         let count = keys.replace(',', "");
         let measured =
-            results.iter().find(|row| row[0] == "tollgate" && row[1] == count).expect("expected a row of the results");
+            results.iter().find(|row| row[0] == "tollgate" && row[1] == count).expect("expected a row in the results");
         let (count, each): (f64, f64) =
             (count.parse().expect("expected a number"), measured[2].parse().expect("expected bytes"));
         let expected = format!("{keys} rows take {:.0} MB ({each:.0} bytes each)", count * each / 1e6);

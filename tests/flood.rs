@@ -14,7 +14,7 @@ const MAX_ROWS: usize = 1_000_000;
 /// and adding and removing rows may double its size once more. The rest of the process may use 64 MiB.
 const MAX_BYTES: u64 = MAX_ROWS as u64 * 41 * 16 / 7 * 2 + 64 * 1024 * 1024;
 
-// This target has a single test, which measures the memory of the whole process.
+// There is only one test in this file, because it measures the memory of the whole process.
 #[test]
 fn a_flood_of_keys_stays_in_bounds_and_evicts_no_denied_key() {
     flood(Quota::token_bucket(100, DAY));

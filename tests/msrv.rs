@@ -1,7 +1,7 @@
 //! Checks that `Cargo.toml` and the README state the minimum Rust version that the dependencies require.
 //!
-//! These tests do not need an older toolchain. They also check that the library has no let chains, which are the newer
-//! syntax most likely to be used out of habit. In `make lint`, clippy finds items of the standard library that are too
+//! These tests do not need an older toolchain. They also check that the library has no let chains, the newer syntax
+//! that is most likely to be used out of habit. In `make lint`, clippy finds items of the standard library that are too
 //! new (`incompatible_msrv`), but only `cargo +1.85 check` is a complete check.
 
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ fn the_default_features_need_the_stated_rust_version() {
     assert_eq!(needed, stated, "Cargo.toml states 1.{stated}; {package} requires 1.{needed}");
     assert!(
         text("README.md").contains(&format!("Requires Rust 1.{stated},")),
-        "README.md: does not state Rust 1.{stated}"
+        "README.md does not state Rust 1.{stated}"
     );
 }
 
@@ -46,13 +46,13 @@ fn only_the_redis_feature_needs_a_newer_rust_version() {
 #[test]
 fn the_library_has_no_let_chains() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
-    assert!(stated < 88, "let chains are stable from 1.88: delete this test");
+    assert!(stated < 88, "let chains are stable since Rust 1.88; delete this test");
     let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();
     assert!(found.is_empty(), "let chains require Rust 1.88, but Cargo.toml states 1.{stated}:\n{}", found.join("\n"));
 }
 
 /// Returns the highest `rust-version` of all dependencies that these features need on any platform, and the package
-/// that requires this version. The lock file determines the versions of the dependencies.
+/// that requires it. The lock file determines the versions of the dependencies.
 fn needed(features: &[&str]) -> (Rust, String) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -86,7 +86,7 @@ fn needed(features: &[&str]) -> (Rust, String) {
     highest
 }
 
-/// Returns the let chains in `file`, which rustfmt must have formatted.
+/// Returns the let chains in `file`. Assumes that rustfmt has formatted the file.
 fn let_chains(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("expected a readable file");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();

@@ -64,8 +64,7 @@ fn the_heaviest_of_ten_million_keys_are_found_in_bounded_memory() {
     let bare = time(&RateLimiter::new(NoRows(ManualClock::new())), shuffled.iter().copied());
     check("shuffled", shuffled.iter().copied(), Some(bare));
     check("heaviest first", (1..=KEYS).flat_map(|rank| (0..charges_of(rank)).map(move |_| rank)), None);
-    // Each round contains every key that has charges left, so that charges to light keys come between the charges to
-    // heavy ones.
+    // Each round contains every key that has charges left, so charges to light keys come between charges to heavy keys.
     check("in rounds", (1..=HEAVIEST).flat_map(|round| 1..=if round == 1 { KEYS } else { HEAVIEST / round }), None);
 }
 

@@ -1,4 +1,4 @@
-//! Test vectors, which contain decisions that were computed in rational arithmetic, independently of this crate.
+//! Checks test vectors: decisions that were computed in rational arithmetic, independently of this crate.
 //!
 //! To check another file in the same format, set `TOLLGATE_VECTORS` to its path.
 
@@ -123,7 +123,7 @@ fn check(text: &str) -> (u32, u32) {
 
 #[test]
 fn vectors_before_1970_match() {
-    // The lines cover instants before, at and after the epoch, and windows that begin before their line's first instant.
+    // The lines cover instants before, at and after the epoch, and windows that begin before a line's first instant.
     let lines = r#"
 {"type":"single","id":"b1","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-9000},"now_ms":-3000,"count":1,"expect":{"ok":true,"retry_after_ceil_ms":null,"retry_after_exact":null,"value_after":"0","ts_after":"-3000"}}
 {"type":"single","id":"b2","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-5000},"now_ms":0,"count":1,"expect":{"ok":false,"retry_after_ceil_ms":1000,"retry_after_exact":"1000","value_after":"-1/6","ts_after":"0"}}
@@ -161,8 +161,7 @@ fn all_vectors_match_when_moved_before_1970() {
     assert!(singles > 400 && sequences > 30, "only {singles} single decisions and {sequences} sequences");
 }
 
-/// Applies `change` to every instant of a line. One of the instants is stored as a string, and the others are stored as
-/// numbers.
+/// Applies `change` to every instant of a line. `ts_after` is stored as a string, and the others are stored as numbers.
 fn instants(line: &mut serde_json::Value, change: &mut impl FnMut(&mut i64)) {
     match line {
         serde_json::Value::Object(fields) => {
@@ -286,7 +285,7 @@ fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) 
             "check" => now(limiter.try_check_all([charge])),
             _ => match now(async { Ok::<_, ()>(limiter.hold_all([charge]).await) }) {
                 Ok(reservation) => reservation.into_receipt().decisions().clone(),
-                Err(error) => error.denied().expect("a denial").decisions().clone(),
+                Err(error) => error.denied().expect("expected a denial").decisions().clone(),
             },
         };
         assert_eq!(decisions.iter().count(), others + 1, "{id}");
@@ -363,14 +362,14 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
     }
 }
 
-/// Checks that the same ask is granted at the retry time or due time, but not a microsecond earlier.
+/// Checks that `ask` is granted at the retry time or due time, but not a microsecond earlier.
 fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict: &Verdict) {
     let plain = Ask::cost(ask.tokens());
     match *verdict {
         Verdict::Deny { retry: Some(retry) } => {
             assert!(step(quota, state, now + retry, ask).is_allowed(), "{id}: still denied after {retry:?}");
             let before = now + (retry - Duration::from_micros(1));
-            assert!(!step(quota, state, before, ask).is_allowed(), "{id}: also granted a microsecond before {retry:?}");
+            assert!(!step(quota, state, before, ask).is_allowed(), "{id}: granted a microsecond before {retry:?}");
         }
         Verdict::Reserve { wait } if ask.tokens() <= quota.get_capacity() => {
             assert!(

@@ -1,6 +1,6 @@
 /**
- * Tests the page for operators in a real browser. The server is the crate's `admin` example at `ADMIN_URL`, and its
- * token is `ADMIN_TOKEN`. If `ADMIN_URL` is not set, the tests are skipped.
+ * Tests the operators' page of the crate's `admin` example in a real browser. `ADMIN_URL` is the example's address, and
+ * `ADMIN_TOKEN` is its token. If `ADMIN_URL` is not set, the tests are skipped.
  *
  * `CHROMIUM` is the browser's executable. `SHOTS` is a folder for screenshots.
  */
@@ -26,7 +26,7 @@ beforeEach(() => {
   user = `ada${Math.random()}`;
 });
 
-/** An open page, its requests, and everything that the browser reports as an error. */
+/** An open page, its requests, and the errors that the browser reports. */
 interface Opened {
   page: Page;
   requests: string[];
@@ -99,7 +99,7 @@ test('an operator finds a limited key, resets it, blocks it and unblocks it', op
   await page.context().close();
 });
 
-test('an operator credits tokens and sets a quota, and sees the errors of a wrong one', options, async () => {
+test('an operator credits tokens, sees the error for an invalid quota, and sets a valid one', options, async () => {
   await request(6);
   const { page } = await open();
   await signIn(page);
@@ -120,7 +120,7 @@ test('an operator credits tokens and sets a quota, and sees the errors of a wron
   await page.context().close();
 });
 
-test('the page sends only its poll without an action, and asks again for a wrong token', options, async () => {
+test('the page only polls while the operator does nothing, and asks again after a wrong token', options, async () => {
   const { page, requests, errors } = await open();
   await page.getByLabel('Token').fill('a wrong token of the operator');
   await page.getByRole('button', { name: 'Sign in' }).click();
@@ -135,7 +135,7 @@ test('the page sends only its poll without an action, and asks again for a wrong
   await page.context().close();
 });
 
-test('texts from callers are shown as text, and scripts of others do not run', options, async () => {
+test('markup in a key is shown as text, and injected scripts do not run', options, async () => {
   const { page, errors } = await open();
   user = encodeURIComponent('<img src=x onerror=alert(1)>');
   await request(8);
@@ -151,7 +151,7 @@ test('texts from callers are shown as text, and scripts of others do not run', o
       script.textContent = 'window.ran = true';
       document.body.append(script);
     } catch {
-      return false; // Chromium requires trusted types.
+      return false; // Chromium enforces trusted types.
     }
     return 'ran' in window;
   });
@@ -164,7 +164,7 @@ for (const [name, context] of Object.entries({
   dark: { colorScheme: 'dark', viewport: { width: 1100, height: 900 } },
   phone: { colorScheme: 'light', viewport: { width: 375, height: 800 } },
 } satisfies Record<string, BrowserContextOptions>)) {
-  test(`the page fits its window and its scheme: ${name}`, options, async () => {
+  test(`the page fits the window and follows the color scheme: ${name}`, options, async () => {
     const { page } = await open(context);
     await signIn(page);
     await request(8);
@@ -175,7 +175,7 @@ for (const [name, context] of Object.entries({
     const back = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.equal(back, name === 'dark' ? 'rgb(20, 22, 26)' : 'rgb(246, 247, 249)');
     const [width, shown] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
-    assert.ok((width ?? 0) <= (shown ?? 0), `the page is ${width} px wide in a window of ${shown} px`);
+    assert.ok((width ?? 0) <= (shown ?? 0), `the page is ${width} px wide, but the window is ${shown} px wide`);
     await page.screenshot(shot(name));
     await page.context().close();
   });

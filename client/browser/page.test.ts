@@ -1,5 +1,5 @@
 /**
- * Tests the demo page in a real browser whose clock is 90 s wrong. The server is a real server on this machine
+ * Tests the demo page in a real browser whose clock is off by up to 90 s. The server is a real server on this machine
  * (`TOLLGATE_URL`) or a stand-in. For the user in `x-user`, it responds to `GET /limits/chat` with the snapshot and to
  * `POST /chat` with 200 or 429. The quota has a few tokens and refills a token within about ten seconds.
  *
@@ -41,12 +41,12 @@ after(async () => {
 });
 
 for (const clockError of [0, 90_000, -90_000]) {
-  test(`the button is disabled as long as the server requires, with a clock ${clockError / 1000} s wrong`, async () => {
+  test(`the button is disabled while requests are denied, with a clock off by ${clockError / 1000} s`, async () => {
     const user = `browser-${clockError}-${Math.random()}`;
     const { page, requests } = await open(user, clockError);
     const button = page.getByRole('button');
     const { available } = await fetchLimit(user);
-    assert.ok(available >= 1, 'a new user has tokens');
+    assert.ok(available >= 1, 'expected a new user to have tokens');
 
     // The button is disabled only when the last token is spent.
     for (let left = available; left > 0; left--) {
@@ -69,10 +69,10 @@ for (const clockError of [0, 90_000, -90_000]) {
     await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, {
       timeout: 60_000,
     });
-    assert.equal(requests.length, requestsBefore, 'no request while waiting');
+    assert.equal(requests.length, requestsBefore, 'expected no request while waiting');
     await button.click();
     await page.waitForFunction((sent) => document.querySelectorAll('li').length === sent, available + 1);
-    assert.equal(await page.getAttribute('form', 'data-refused'), '0', 'the next click succeeds');
+    assert.equal(await page.getAttribute('form', 'data-refused'), '0', 'expected the next click to succeed');
 
     const labels = await page.evaluate(() => window.labels);
     const errors = labels
@@ -80,9 +80,9 @@ for (const clockError of [0, 90_000, -90_000]) {
       .map(({ at, text }) => ({ text, at: Math.round(at - allowedAt) }))
       .slice(0, Math.ceil(serverWait / 1000))
       .map(({ text, at }) => at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0));
-    assert.equal(errors.length, Math.ceil(serverWait / 1000), 'one label per second and then `Send`');
+    assert.equal(errors.length, Math.ceil(serverWait / 1000), 'expected one label per second and then `Send`');
     console.log(
-      `clock ${clockError / 1000} s wrong: off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
+      `clock off by ${clockError / 1000} s: wait off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
     );
     for (const error of errors) {
       assert.ok(Math.abs(error) <= PRECISION, `labels late by ${errors.join(', ')} ms`);
@@ -152,7 +152,7 @@ test('the page fits any width in light and dark mode', async () => {
 
 declare global {
   interface Window {
-    /** The button's labels, and when each appeared by the correct clock, in milliseconds since the epoch. */
+    /** The button's labels, and the correct time at which each appeared, in milliseconds since the epoch. */
     labels: { at: number; text: string }[];
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set. Each `x-user` has a bucket of three
- * tokens, in which a token is refilled every three seconds. The server uses the client's algebra, which
+ * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set. Each user in `x-user` has a bucket of
+ * three tokens that refills one token every three seconds. The server uses the client's algebra, which
  * `tests/differential.test.ts` compares with the crate's.
  */
 

@@ -1,8 +1,8 @@
 /**
  * Tests in a real browser. On the first page, users sign in and out, a hook and a button without React show the same
- * limit, and some responses concern another limit. The second page runs the code without React from the README.
+ * limit, and some responses concern another limit. The second page runs the README's code without React.
  * `scripts/on-real-server.sh` starts two servers and sets their URLs: `TOLLGATE_URL`, which a stand-in can replace, and
- * `STATUS_UI_URL`, where the other limit is.
+ * `STATUS_UI_URL`, whose server has the other limit.
  */
 
 import assert from 'node:assert/strict';
@@ -50,7 +50,7 @@ test('a hook and a button without React show the limit of the current user', asy
     Promise.all(['#hooked', '#plain'].map((each) => page.textContent(each)));
   await page.waitForSelector('#hooked[data-known=true]');
   assert.deepEqual(await labels(), ['Send', 'Send']);
-  assert.equal(snapshotRequests(), 1, 'one request for both buttons');
+  assert.equal(snapshotRequests(), 1, 'expected one request for both buttons');
 
   // The app observes all responses. Responses under another policy, even refusals, do not change this limit.
   for (let status = 200; status !== 429; ) {
@@ -102,7 +102,7 @@ test('a hook and a button without React show the limit of the current user', asy
   assert.equal(snapshotRequests(), 3);
   const allowedAt = await allowedAtOf(ada);
   const shown = await page.evaluate(() => Number(document.querySelector('#hooked')?.getAttribute('data-retry-at')));
-  assert.ok(Math.abs(shown - allowedAt) <= PRECISION, `${shown - allowedAt} ms`);
+  assert.ok(Math.abs(shown - allowedAt) <= PRECISION, `the shown time is ${shown - allowedAt} ms late`);
   await page.screenshot(shot('together-5-ada-again'));
   await page.waitForSelector('#hooked:enabled');
   await page.waitForSelector('#plain:enabled');
@@ -111,11 +111,11 @@ test('a hook and a button without React show the limit of the current user', asy
     const late = ((await labelsOf(page, id)).at(-1)?.at ?? NaN) - allowedAt;
     assert.ok(Math.abs(late) <= PRECISION, `${id} was enabled ${late} ms late`);
   }
-  assert.equal(snapshotRequests(), 3, 'no request while waiting');
+  assert.equal(snapshotRequests(), 3, 'expected no request while waiting');
   await page.context().close();
 });
 
-test('the code without React in the README counts down', async () => {
+test("the README's code without React counts down", async () => {
   const readme = await readFile(`${CLIENT}README.md`, 'utf8');
   const code = /^## Without React$.*?^```ts\n(.*?)^```$/ms.exec(readme)?.[1];
   assert.ok(code);
@@ -146,7 +146,7 @@ test('the code without React in the README counts down', async () => {
   assert.equal(requests.filter((path) => path === '/limits/chat').length, 1);
   const arrival = page.waitForResponse((response) => response.url().endsWith('/chat'));
   await button.click();
-  assert.equal((await arrival).status(), 200, 'the next click succeeds');
+  assert.equal((await arrival).status(), 200, 'expected the next click to succeed');
   await page.context().close();
 });
 

@@ -20,7 +20,7 @@ const [install] = blocks.filter(([, language]) => language === 'sh');
 writeFileSync('install.sh', install[2]);
 const code = blocks.filter(([, language, text]) => /^tsx?$/.test(language) && text.startsWith('import'));
 if (code.length !== 3) {
-  throw new Error(`expected 3 blocks of code with imports in the README, found ${code.length}`);
+  throw new Error(`expected 3 code blocks with imports in the README, found ${code.length}`);
 }
 code.forEach(([, language, text], i) => writeFileSync(`readme${i}.${language}`, `${text}export {};\n`));
 SCRIPT

@@ -4,7 +4,7 @@ import { reservationsOf } from './algorithm/reservations.js';
 import { acrossShards, project, type Projected } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
-/** Whether the request may make a reservation if the quota allows reservations. By default, it does not make one. */
+/** Whether the request may reserve tokens, provided that the quota allows reservations. By default, it may not. */
 export interface CalculateOptions {
   /** Accepts a reservation regardless of the wait. */
   readonly reserve?: boolean;
@@ -16,9 +16,9 @@ export interface CalculateOptions {
 export interface RateLimitResult {
   /** Whether the tokens would be spent, either now or by a reservation. */
   readonly ok: boolean;
-  /** The whole tokens that are available before the request. */
+  /** The number of whole tokens available before the request. */
   readonly available: number;
-  /** The whole tokens that are available after the request. If the request is denied, this is equal to `available`. */
+  /** The number of whole tokens available after the request. If the request is denied, this is equal to `available`. */
   readonly remaining: number;
   /** The time until the reservation is due, or 0 without a reservation. */
   readonly wait: number;

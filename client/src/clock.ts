@@ -14,7 +14,7 @@ export interface ServerClock {
   at(monotonic: number): number;
 }
 
-/** Creates a clock. Until the first sample, it is assumed to be `offset` milliseconds ahead of the monotonic clock. */
+/** Creates an estimate, which is `offset` milliseconds ahead of the monotonic clock until the first sample. */
 export function createServerClock(offset: number): ServerClock {
   let shortest = Infinity;
   let sampledAt = 0;

@@ -19,7 +19,7 @@ export interface HeaderSource {
 /**
  * Parses `RateLimit` and `RateLimit-Policy`. There may be several policies in one field or in several fields.
  *
- * Ignores fields that are longer than 8 KiB or are not a list of structured items (RFC 9651). Ignores items without a
+ * Ignores fields that are longer than 8 KiB or are not structured lists of items (RFC 9651). Ignores items without a
  * name or without `r`.
  */
 export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
@@ -81,7 +81,7 @@ function integer(value: string | undefined): number | null {
 
 /** Returns the milliseconds since the epoch, or `NaN` if the value is malformed. */
 function httpDate(value: string | null): number {
-  // Check the form first, because `Date.parse` accepts nearly any text. The oldest form has no time zone and means UTC.
+  // Check the form first, because `Date.parse` accepts nearly any text. The `asctime` form means UTC without naming it.
   const form = HTTP_DATE.exec(value ?? '');
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }

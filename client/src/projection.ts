@@ -119,9 +119,9 @@ interface ProjectedLimit {
 }
 
 /**
- * Projects the limits, grouped by policy. A request is charged under all of the policy's quotas, and spends tokens from
- * the same shard of each. A policy's limits have the same shards in the same order. The limits' names end with the
- * period, as in `api;1s`.
+ * Projects the limits, grouped by policy. A request is charged under all quotas of a policy, and spends tokens from the
+ * same shard of each. All limits of a policy have the same shards in the same order. If a policy has several limits,
+ * their names end with the period, as in `api;1s`.
  */
 function chargesOf(limits: readonly Snapshot[], at: number, count: number): (readonly ProjectedLimit[])[] {
   const charges = new Map<string, ProjectedLimit[]>();

@@ -23,7 +23,7 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * `createRateLimit`.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Where stores are not shared, each render would create a new store without this memo.
+  // Without this memo, each render would create a new store wherever stores are not shared.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]

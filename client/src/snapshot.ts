@@ -24,7 +24,7 @@ export interface RateLimitConfig {
 interface CommonFields extends RateLimitConfig {
   /** The time of the snapshot by the server's clock. */
   readonly now: number;
-  /** If present, no request is allowed before this instant, or at all if the value is 2^53 - 1. */
+  /** If present, all requests are denied until this instant, where 2^53 - 1 means forever. */
   readonly not_before?: number;
 }
 
@@ -94,7 +94,7 @@ export function parseNow(body: unknown): number {
 }
 
 function fieldsOf(value: unknown): Record<string, unknown> {
-  // `Object()` converts any other value to an object without these fields.
+  // `Object()` converts a value that is not an object to an object without these fields.
   return Object(value) as Record<string, unknown>;
 }
 

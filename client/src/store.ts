@@ -38,7 +38,7 @@ export interface RateLimitOptions {
 
 /** Whether a request would be allowed now. A store returns the same object until the content of the status changes. */
 export interface RateLimitStatus {
-  /** Whether the request would be allowed. `true` before any snapshot or observed response, so that the server decides. */
+  /** Before any snapshot or observed response, this is `true`, so that the server decides. */
   readonly ok: boolean;
   /** When the request will be allowed, by `Date.now()`, rounded up. `null` if it is allowed now, or never allowed. */
   readonly retryAt: number | null;
@@ -159,7 +159,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function spend(count = 1, ts = now()): void {
     checkCount(count);
     if (pending) {
-      // The pending snapshot may already include these tokens. It is safer to count them twice than not to count them.
+      // The pending snapshot may already include these tokens. It is safer to count them twice than not at all.
       spentWhilePending += count;
     }
     projection.spend(count, monotonicAt(ts));
@@ -288,7 +288,7 @@ interface TimedStatus {
 
 /** The longest backoff, in milliseconds, which is reached only if `retries` is higher than the default. */
 const MAX_BACKOFF = 60_000;
-/** A larger change in `gap`, in milliseconds, cannot be caused by drift between the two clocks. */
+/** The largest change in `gap`, in milliseconds, that is attributed to drift between the two clocks. */
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;

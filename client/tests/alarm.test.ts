@@ -18,7 +18,7 @@ test('the alarm rings once, at the earliest due time', (t) => {
   assert.deepEqual(rings, [301], 'never early');
   alarm.set(900);
   mock.timers.tick(0);
-  assert.deepEqual(rings, [301, 1000], 'a past due time rings immediately');
+  assert.deepEqual(rings, [301, 1000], 'the alarm rings immediately if the due time has passed');
   alarm.set(2000);
   alarm.clear();
   mock.timers.tick(2000);

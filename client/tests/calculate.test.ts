@@ -6,7 +6,7 @@ import { NOW, snapshot } from './support.js';
 
 const SECOND = 1_000_000;
 
-test('an empty bucket that refills ten tokens per minute has a wait of six seconds', () => {
+test('an empty bucket that refills ten tokens per minute requires a wait of six seconds', () => {
   const empty = snapshot({ spent: 10 });
   const result = calculateRateLimit(empty, NOW, 1);
   assert.deepEqual(result, {
@@ -55,7 +55,7 @@ test('a blocked user waits until the block ends and a token is available', () =>
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
 });
 
-test('a debt that another quota wrote and that outlasts the last instant is never repaid, as on the server', () => {
+test('a debt that another quota wrote is never repaid if it lasts beyond the last instant, as on the server', () => {
   const century = snapshot({
     algorithm: 'fixed_window',
     rate: 100,

@@ -121,7 +121,7 @@ test('`Retry-After` is parsed as a date in all three forms', () => {
   }
 });
 
-test('the wait until a date counts from the date of the response, not from the browser clock', () => {
+test('a date is compared with the date of the response, not with the browser clock', () => {
   assert.equal(retryAfter({ 'retry-after': date, date: 'Sun, 06 Nov 1994 08:49:30 GMT' }, 0), 7000);
   assert.equal(retryAfter({ 'retry-after': date }, milliseconds + 1), 0, 'a past date means now');
 });

@@ -20,12 +20,12 @@ test('a request is decided by the shard that can grant it first', () => {
   assert.equal(calculateRateLimit(limit, NOW + 6 * SECOND, 3).ok, true);
 });
 
-test('a cost above every shard has no retry time, even if all shards together have the tokens', () => {
+test('a cost above the capacity of every shard has no retry time, even if all shards together have the tokens', () => {
   const { ok, available, retryAfter } = calculateRateLimit(sharded([{}, {}]), NOW, 11);
   assert.deepEqual({ ok, available, retryAfter }, { ok: false, available: 20, retryAfter: null });
 });
 
-test('a shard that can only grant a late reservation is better than an early retry time', () => {
+test('a late reservation is preferred over an early retry time', () => {
   const rows = [{ spent: 10 }, { spent: 14, max_reserved: 10 }];
   const { ok, wait, row } = calculateRateLimit(sharded(rows, { max_reserved: 10 }), NOW, 1, { reserve: true });
   assert.deepEqual({ ok, wait, spent: row.spent }, { ok: true, wait: 30 * SECOND, spent: 15 });
@@ -46,7 +46,7 @@ test('a sample of the shards gives an estimate, which is at most the capacity', 
   assert.equal(calculateRateLimit(sharded([{}], { shards: 7, capacity: 69 }), NOW, 0).available, 69);
 });
 
-test('the tokens of all shards are exact beyond 2^53 tokens times shards', () => {
+test('the tokens of all shards are exact even if an intermediate product exceeds 2^53', () => {
   // Of the 64 shards, 63 are read. The first has 15,625,000,000,000 tokens, and each of the others has one fewer.
   const rows = Array.from({ length: 63 }, (_, i) => ({ capacity: 15_624_999_999_999 + (i === 0 ? 1 : 0), rate: 1 }));
   const { available } = calculateRateLimit(sharded(rows, { shards: 64, capacity: 999_999_999_999_999 }), NOW, 0);
@@ -95,7 +95,7 @@ test('tokens are spent from the same shard for all quotas of a policy', async (t
   assert.deepEqual([w.store.getStatus(7).ok, w.store.getStatus(8).ok], [true, false]);
 });
 
-test('headers about one shard do not replace the snapshot, but a refusal does', async (t) => {
+test('headers about one shard are ignored, but a refusal applies until the next snapshot', async (t) => {
   const w = world(t);
   w.answer = sharded([{ spent: 9 }, {}]);
   w.store.subscribe(() => {});

@@ -32,7 +32,7 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
   };
 }
 
-test('stores of the same url share their state and one request', async (t) => {
+test('stores with the same url share their state and one request', async (t) => {
   const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   let calls = 0;
@@ -72,7 +72,7 @@ test('the shared state is released with its last listener', async (t) => {
 
   use(a);
   await settle();
-  assert.equal(requests.length, 2, 'a store that is used again joins the shared one');
+  assert.equal(requests.length, 2, 'a store that has a listener again joins the shared store');
   assert.equal(a.getStatus(), fresh.getStatus());
 });
 

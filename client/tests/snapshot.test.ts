@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { parseSnapshots } from '../src/index.js';
 import { sharded, snapshot } from './support.js';
 
-test('a snapshot has one policy or a list of policies', () => {
+test('a response contains one snapshot or a list of snapshots', () => {
   const one = snapshot({ spent: 3.5, max_reserved: null });
   assert.deepEqual(parseSnapshots(one), [one]);
   assert.deepEqual(parseSnapshots({ limits: [one, snapshot({ policy: 'day' })], now: one.now }), [

@@ -9,7 +9,7 @@ const EMPTY = snapshot({ spent: 10 });
 /** The time at which each test begins, in milliseconds since the epoch. */
 const BEGIN = NOW / 1000;
 
-test('the snapshot is fetched with the first listener, and only once', async (t) => {
+test('the snapshot is fetched once, when the first listener is added', async (t) => {
   const w = world(t, {});
   w.latency = [20, 20];
   await w.pass(100);
@@ -32,7 +32,7 @@ test('requests are allowed before the first snapshot', (t) => {
 });
 
 for (const clockError of [0, 90_000, -90_000]) {
-  test(`the wait is exact up to the response delay with a browser clock ${clockError / 1000} s wrong`, async (t) => {
+  test(`the wait is too long only by the response delay, with a clock off by ${clockError / 1000} s`, async (t) => {
     const w = world(t, {}, clockError);
     w.answer = EMPTY;
     w.latency = [10, 30];
@@ -96,7 +96,7 @@ test('there is no timer without listeners', async (t) => {
   assert.equal(w.store.getStatus(1).ok, true, '`getStatus` reads the clock');
 });
 
-test('the timer includes statuses that were read before the first listener', async (t) => {
+test('the timer includes statuses that were read before the first listener was added', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   await Promise.all([w.store.refresh(), w.pass(10)]);
@@ -248,7 +248,7 @@ test('a failed request does not discard the snapshot', async (t) => {
   assert.match(`${error}`, /\/limits\/chat returned 500/);
 });
 
-test('retries wait for the `Retry-After` of the status endpoint', async (t) => {
+test('retries wait as long as the `Retry-After` of the status endpoint requires', async (t) => {
   const w = world(t);
   w.answer = new Response(null, { status: 429, headers: { 'retry-after': '30' } });
   w.store.subscribe(() => {});
@@ -287,7 +287,7 @@ test('a failure is not retried if no listeners are left', async (t) => {
   assert.equal(w.timers(), 0);
 });
 
-test('retries stop with the last listener, and the next listener fetches again', async (t) => {
+test('retries stop when the last listener is removed, and the next listener fetches again', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
   const stop = w.store.subscribe(() => {});
@@ -519,7 +519,7 @@ test('`Retry-After` of a successful response is ignored', (t) => {
   assert.equal(store.getStatus(1).ok, true);
 });
 
-test('a snapshot replaces responses observed before its request', async (t) => {
+test('a snapshot replaces responses observed before it was requested', async (t) => {
   const w = world(t, { policies: ['day'] });
   w.latency = [50, 50];
   const refreshed = w.store.refresh();
@@ -546,7 +546,7 @@ test('a refusal while a snapshot is pending applies until a snapshot includes it
   assert.equal(w.urls.length, 1);
 });
 
-test('a snapshot does not replace responses observed after its request', async (t) => {
+test('a snapshot does not replace responses observed after it was requested', async (t) => {
   const w = world(t);
   w.latency = [50, 50];
   const refreshed = w.store.refresh();

@@ -1,6 +1,6 @@
 /**
- * Checks the client against the exact vectors that `tests/vectors.rs` uses to check the crate. The vectors were computed
- * in rational arithmetic, independently of the client and the crate. Their times are in milliseconds.
+ * Checks the client against the exact vectors that `tests/vectors.rs` uses to check the crate. The vectors were
+ * computed in rational arithmetic, independently of the client and the crate. Their times are in milliseconds.
  */
 
 import assert from 'node:assert/strict';
@@ -211,7 +211,7 @@ function rational(text: string): number {
 
 type Clock = (ms: number) => number;
 
-/** Shifts vectors that begin before the epoch forward by whole periods, because no instant may be before the epoch. */
+/** Converts times to microseconds. If the vector begins before the epoch, its times are shifted by whole periods. */
 function clockOf({ steps = [], now_ms, state_before: before, config: { period } }: Line): Clock {
   const times = steps.map((step) => step.now_ms);
   const earliest = Math.min(...times, now_ms ?? Infinity, before ? before.ts - period : Infinity);

@@ -16,7 +16,7 @@ export interface World {
   answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
   /** The delay of a request and the delay of its response. */
   latency: [number, number];
-  /** How far the browser's time of day is ahead of the correct time. */
+  /** How far the browser's clock is ahead of the correct time. */
   clockError: number;
   /** How long the browser's monotonic clock has been stopped in total. */
   slept: number;

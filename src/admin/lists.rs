@@ -229,8 +229,7 @@ struct LimitedKey {
     now: Answer,
 }
 
-/// `GET /limited`. Reads each key from the backend, because cached denials may be up to a second old, and the window
-/// digests under which they are cached do not reveal the keys.
+/// `GET /limited`. Reads each key from the backend, because cached denials may be up to a second old.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,
@@ -301,7 +300,7 @@ pub(super) async fn blocks(
     let Query(selection) = selection?;
     let (max, after) = (selection.max(MAX_LISTED)?, selection.after()?);
     if selection.policy.is_some() {
-        return Err(Problem::invalid("`policy`: a block applies under every policy; leave it out"));
+        return Err(Problem::invalid("`policy`: blocks apply under every policy; omit this parameter"));
     }
     let all = sorted_blocks(&admin);
     let rest = &all[all.partition_point(|block| after.is_some_and(|after| block.digest <= after))..];

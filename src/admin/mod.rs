@@ -141,7 +141,7 @@ impl Admin {
     fn policy(&self, name: &str) -> Result<&Policy, Problem> {
         self.find(name).ok_or_else(|| {
             let near = suggestion(name, self.policies.iter().map(|policy| policy.name().as_str()));
-            Problem::not_found(format!("there is no policy {name:?}{near}; `GET /policies` lists them"))
+            Problem::not_found(format!("there is no policy {name:?}{near}; see `GET /policies`"))
         })
     }
 

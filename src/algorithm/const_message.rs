@@ -1,4 +1,4 @@
-//! Messages built in a `const`, so that a panic shows the same value as the error of the `try_` variant.
+//! Messages built in `const` functions, so that a panic shows the same value as the error of the `try_` variant.
 
 pub(crate) struct ConstMessage {
     bytes: [u8; MAX_LEN],

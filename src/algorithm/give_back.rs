@@ -109,7 +109,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
         // Until the row expires, other quotas count both of its windows.
         return state.clear;
     }
-    // This is when the last charge before `now` is fully repaid. No charge leaves the row above the ceiling.
+    // The carry is needed until the last charge is fully repaid. No charge leaves the row above the ceiling.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)

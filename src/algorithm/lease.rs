@@ -12,7 +12,7 @@
 //!
 //! A row does not list its leases. Each lease belongs to a *generation*, the period of [`LEASE_LIFE`] in which it was
 //! granted. A row stores the outstanding tokens of the current generation and of the previous one. A generation ends
-//! after two periods, so a lease lasts for one to two periods.
+//! two periods after it began, so a lease lasts for one to two periods.
 //!
 //! Windows follow the same rule. The outstanding tokens of a sliding window always count in its current window.
 
@@ -177,11 +177,11 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         return (state, Outstanding::default());
     }
     if left.turn > now.plus(LIFE) {
-        // The clock was set back. This limits how much later than planned both generations end.
+        // The clock was set back. Neither generation may end much later than planned.
         left.turn = now.plus(LIFE);
     }
-    // Until a generation ends, tokens are repaid only down to the old floor. The row is therefore first rolled to that
-    // instant, for which `clear` is computed, so that other quotas count the tokens that were still spent.
+    // Until a generation ends, tokens are repaid only down to the old floor. The row is therefore first rolled to the
+    // end of the generation, and `clear` is computed there, so that other quotas count the tokens still spent.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();
@@ -232,8 +232,8 @@ pub(crate) fn denied_by_leases(
     loop {
         let verdict = step(quota, &state, at, ask).verdict;
         let Verdict::Deny { retry } = verdict else { return Verdict::Deny { retry: Some(at.since(now)) } };
-        // At each boundary, outstanding tokens of a sliding window count in full again. After a few boundaries, the row
-        // has no other tokens.
+        // At each boundary, outstanding tokens of a sliding window count in full again. After a few boundaries, no
+        // other spent tokens are left in the row.
         boundaries += 1;
         let end = if is_sliding && boundaries < 4 {
             left.turn.min(fixed_window::boundary(quota, fixed_window::index(quota, at) + 1))

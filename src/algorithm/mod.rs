@@ -1,7 +1,7 @@
 //! The rate-limiting arithmetic: functions that decide an [`Ask`] based on a quota, the state of a row and an instant.
 //!
-//! They are pure: they read no clock and never wait. All backends use them, so they all make the same decisions. To
-//! simulate a limit without a backend, call them directly.
+//! These functions are pure: they read no clock and never wait. All backends use them, and therefore make the same
+//! decisions. To simulate a limit without a backend, call them directly.
 //!
 //! The state of a key consists of the number of **spent** tokens and the instant of that count. Spent tokens are a debt
 //! that is **repaid** over time, as the algorithm defines. The rest of the capacity is available.
@@ -57,7 +57,7 @@ use step::{granted, retry_own};
 /// The stored state of a key under a policy. The default is the state of a new key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// The tokens spent and not yet repaid at [`at`](State::at). With reservations, possibly more than the capacity.
+    /// The tokens spent and not yet repaid at [`at`](State::at). They may exceed the capacity.
     pub spent: f64,
     /// The instant from which `spent` is repaid. For windows, the last boundary up to which tokens have been repaid.
     pub at: Micros,
@@ -67,8 +67,8 @@ pub struct State {
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
     /// The whole second at which the row expires. By then, all of its tokens have been repaid under the quota that
-    /// wrote it, so from then on, other quotas ignore the row. A backend may store a later instant, except for a
-    /// sliding window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`]: the row never expires.
+    /// wrote it, so other quotas ignore the row from then on. A backend may store a later instant, except for a sliding
+    /// window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] stands for never.
     pub clear: Micros,
 }
 
@@ -116,7 +116,7 @@ impl Ask {
         self
     }
 
-    /// The cost.
+    /// The cost in tokens.
     pub const fn tokens(&self) -> u64 {
         self.cost
     }
@@ -176,7 +176,7 @@ impl Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision: on a denial, refilled but not charged or, if another quota wrote it, unchanged.
+    /// The row after the decision. A denial only refills the row, or leaves it unchanged if another quota wrote it.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -227,7 +227,7 @@ fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
         return false;
     }
     // Repayment cannot start at `now` instead: a denial stores nothing, so every retry would start over. The row is
-    // dropped unless its reservations are so large that even a row written now would not be repaid by `at`.
+    // dropped, unless its debt is so large that it would not be repaid by `at` even if the row had been written now.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
@@ -248,7 +248,7 @@ pub(crate) fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// Converts a row of another quota. A row that has this quota's stamp must already be rolled.
+/// Converts a row that another quota wrote. A row with this quota's stamp must already be rolled.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
@@ -277,7 +277,7 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// Returns the next instant at which a bucket has one more token (`now` if it is full), or at which a window ends or a
+/// Returns the next instant at which a bucket gains a whole token (`now` if it is full), or at which a window ends or a
 /// foreign row expires. The row must have been returned by [`roll_if_own`].
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
@@ -296,14 +296,14 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// Returns the number, never 0, by which rows identify the quota that wrote them. For authors of backends.
+/// Returns the nonzero number by which rows identify the quota that wrote them. For authors of backends.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
 
 /// Returns the quota with its window boundaries set. For authors of backends. If a fixed window has no `start`, one of
-/// its boundaries is `seed` microseconds after the epoch. The seed is part of the key's digest and does not change the
-/// stamp. The quota of a [`Take`](crate::backend::Take) is already seeded.
+/// its boundaries is `seed` microseconds after the epoch. The seed does not change the stamp. The quota of a
+/// [`Take`](crate::backend::Take) is already seeded, with a number that is derived from its row.
 #[must_use]
 pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)

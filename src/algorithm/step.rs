@@ -16,9 +16,9 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 ///   tokens in lowest terms, within the relative precision of an `f64`, which is 2^-52.
 /// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is ahead of `now`
 ///   by more than both the time to refill the capacity and the time to repay the row's own debt.
-/// - A row that was written under another quota (with another stamp) keeps its spent tokens until its
-///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates, so a
-///   downgrade denies a caller for no longer than the old quota would take to repay the debt.
+/// - A row that was written under another quota (with another stamp) counts as unspent from its [`clear`](State::clear)
+///   on. If both quotas are token buckets, the row is repaid at the faster of the two rates, so a downgrade denies a
+///   caller for no longer than the old quota would take to repay the debt.
 #[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
@@ -49,10 +49,10 @@ pub struct Steps(List<Step>);
 
 /// Decides all lines of a call at the instant `now`: either all of them are granted, or nothing is spent.
 ///
-/// `rows` contains each row of the call once. Each line is decided as if the lines before it had been charged. If all
-/// lines are granted, `rows` is updated, and a fully refilled row becomes the default row, which need not be stored. If
-/// any line is denied, `rows` and the states in the returned steps are unchanged. If several lines refer to the same
-/// row, the retry time of a denied line accounts for all lines on that row, because a retry repeats all of them.
+/// `rows` contains each row of the call once. Each line is decided as if the granted lines before it had been charged.
+/// If all lines are granted, `rows` is updated, and a fully refilled row becomes the default row, which need not be
+/// stored. If any line is denied, `rows` is unchanged, and no state in the returned steps includes a charge. If several
+/// lines refer to one row, the retry time of a denied line accounts for all of them, because a retry repeats them all.
 ///
 /// ```
 /// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};
@@ -177,8 +177,8 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the instant at which `ask`, denied at `now`, would be granted. The row must have been written under
-/// this quota, and rolled.
+/// Returns the instant at which `ask`, denied at `now`, would be granted. The row must have been written under this
+/// quota, and rolled.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),

@@ -79,7 +79,7 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Returns the tokens repaid in `elapsed` microseconds. Dividing before multiplying would often give another result.
+/// Returns the tokens repaid in `elapsed` microseconds. Dividing first would often give a different result.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }

@@ -25,14 +25,14 @@ use crate::algorithm::{
 };
 use crate::policy::{Digest, Key, MAX_WINDOWS, PolicyName, Secret};
 
-/// Runs all parts of the suite except [`spend`], which is meant to be called from several threads. `pass` must let the
-/// given time pass and let the backend's tasks run. In total, the suite lets less than a second pass.
+/// Runs all parts of the suite. `pass` must let the given time pass on the backend's clock, and let the backend's tasks
+/// run. In total, less than a second passes. To test concurrent calls as well, run [`spend`] on several threads.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
 }
 
-/// Runs the suite for a backend that cannot decide charges of several keys together, such as a Redis cluster.
+/// Runs the suite for a backend that cannot decide charges to several keys together, such as a Redis cluster.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
     common_parts(backend, &pass).await;
@@ -52,7 +52,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     leases_tokens_by_the_rule(backend, pass).await;
 }
 
-/// Tests that random calls under all kinds of quotas get the decisions that
+/// Tests that decisions on random calls, under all kinds of quotas, match those that
 /// [`algorithm::step_all`](crate::algorithm::step_all) makes at the same instant.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
@@ -170,7 +170,7 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     assert!(ask(backend, &[take(Ask::cost(1))], true).await.all_granted());
     let steps = ask(backend, &[take(Ask::cost(2)), take(Ask::cost(3).reserve())], true).await;
     let Verdict::Deny { retry: Some(retry) } = steps[0].verdict else { panic!("{steps:?}") };
-    assert!(retry <= HOUR / 2, "one token is missing: {retry:?}");
+    assert!(retry <= HOUR / 2, "expected at most the time to refill one token, found {retry:?}");
 }
 
 /// Tests that, when the quota changes, a row keeps its spent tokens, and keeps the old quota until a charge is granted.
@@ -197,7 +197,7 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
     let step = ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(20))], true).await[0];
     assert!(!step.is_allowed(), "{step:?}");
 
-    // A take of cost 0 spends nothing, so the row keeps its quota.
+    // A take with a cost of 0 spends nothing, so the row keeps its quota.
     let row = fresh_row(&policy);
     let other = PolicyName::new("conformance beside");
     let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
@@ -240,7 +240,7 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // A peek returns the row's present state if the same quota wrote it, and its stored state otherwise.
+            // A peek returns the row's present state if the peek's quota wrote it, and the stored state otherwise.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
                 assert_eq!(
@@ -298,7 +298,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
-    // A credit gives back tokens of any charge, but not more tokens than are spent.
+    // A credit gives back tokens no matter which charge spent them, but never more than are spent.
     for quota in [Quota::token_bucket(10, DAY), Quota::fixed_window(10, DAY), Quota::sliding_window(10, DAY)] {
         let take = Take::new(fresh_row(&policy), &quota, Ask::cost(7));
         for (tokens, spent, took_effect) in [(1, 0.0, false), (3, 4.0, true), (500, 0.0, true)] {
@@ -312,7 +312,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // If another quota has written the row since, the settlement must not cap the spent tokens at the old capacity.
+    // If the row has since been written under another quota, its spent tokens must not be capped at the old capacity.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
@@ -325,7 +325,6 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         assert_eq!(after.spent - before.spent, more, "settled at {actual} under the previous quota");
     }
 
-    // If there are several reservations, only the last can be refunded.
     let quota = Quota::token_bucket(1, HOUR).unlimited_reservations();
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1).reserve());
     let mut reservations = Vec::new();
@@ -338,7 +337,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         assert_eq!(
             backend.settle(&last).await.expect("settle"),
             index > 1,
-            "only the last reservation, not {index}, is refunded"
+            "reservation {index}: only the last reservation can be refunded"
         );
         assert_eq!(state_of(backend, &take).await.spent, spent, "reservation {index}");
     }
@@ -511,7 +510,7 @@ fn assert_same(answer: &Step, expected: &Step, round: usize) {
     }
 }
 
-/// The maximum number of peeks, 5 ms apart, while a test waits for the effect of a call whose future was dropped.
+/// The maximum number of peeks, 5 ms apart, while a test waits for a call to take effect.
 const MAX_PEEKS: usize = 30;
 
 fn fresh_row(policy: &PolicyName) -> RowId<'_> {

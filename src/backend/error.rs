@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// An error that a backend returns if it cannot decide. A denial is not an error.
+/// The error of a failed backend operation. A denial is not an error.
 ///
 /// The message omits the cause, so log `source()` too. With the `axum` feature, the error converts to a 503 response.
 ///
@@ -59,7 +59,7 @@ impl Error {
         self
     }
 
-    /// Adds the server's address in front of the message.
+    /// Prefixes the message with the server's address.
     #[cfg(feature = "redis")]
     pub(super) fn at(mut self, address: &str) -> Error {
         self.message = format!("{address}: {}", self.message);

@@ -21,7 +21,7 @@ use super::Error;
 /// assert_eq!(pending.await?, 7);
 /// # Ok(()) }
 /// ```
-#[must_use = "the call is made in any case; await this future to learn whether the backend failed"]
+#[must_use = "the call is made even if this future is dropped; await it to learn whether the backend failed"]
 pub struct BackendFuture<T>(Inner<T>);
 
 enum Inner<T> {

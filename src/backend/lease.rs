@@ -10,16 +10,16 @@ use crate::algorithm::{Lease, LeaseReport, Quota};
 
 /// A remote backend that can lease tokens.
 ///
-/// Operations on rows with outstanding tokens follow the rule of [`algorithm::lease`](crate::algorithm::lease()):
-/// [`acquire`](super::Backend::acquire), [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle) apply
-/// [`settle_leases`](crate::algorithm::settle_leases) first, and refunds never reduce the spent tokens below the
-/// outstanding tokens. [`reset`](super::Backend::reset) removes outstanding tokens. Rows outlive their leases.
+/// If a row has outstanding tokens, [`acquire`](super::Backend::acquire), [`peek`](super::Backend::peek) and
+/// [`settle`](super::Backend::settle) first apply [`settle_leases`](crate::algorithm::settle_leases) to it, and refunds
+/// never reduce its spent tokens below its outstanding tokens. [`reset`](super::Backend::reset) also removes the
+/// outstanding tokens. A row is kept at least until its leases have ended.
 pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
-    /// Applies the reports and grants a lease. The request is sent when this method is called, even if the returned
-    /// future is dropped, and is sent at most once.
+    /// Applies the reports and grants a lease. This method sends the request at most once, and sends it even if the
+    /// returned future is dropped.
     ///
     /// # Errors
-    /// Fails if the request has failed or may have failed. Its tokens then stay outstanding until the leases end.
+    /// Fails if the request failed or may have failed. The tokens involved stay outstanding until their leases end.
     fn lease(&self, request: &LeaseRequest<'_>) -> BackendFuture<Lease>;
 
     /// Runs a task in the background.
@@ -39,7 +39,7 @@ pub struct LeaseRequest<'a> {
     pub window: u8,
     /// The quota, as in a [`Take`](super::Take).
     pub quota: Quota,
-    /// The reports. A report without tokens has no effect.
+    /// Reports on earlier leases. A report of zero tokens has no effect.
     pub reports: [LeaseReport; 2],
     /// The maximum number of tokens to lease. If it is 0, only the reports are applied.
     pub tokens: u64,

@@ -1,4 +1,4 @@
-//! Backends, which store the rows of limiters and decide the charges to these rows.
+//! Backends, which store the rows of limiters and decide whether charges to them are granted.
 //!
 //! Applications need only the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
 //! backends and is unstable until 1.0: any minor version may change it.
@@ -32,26 +32,26 @@ pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};
 
-/// Stores rows and decides the charges to them.
+/// Stores rows, and decides whether charges to them are granted.
 ///
 /// Implementations must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
-///   what the earlier takes would spend. Concurrent calls never start from the same state of a row. If takes from the
-///   same window are denied together, the retry time is the time after which all of them can be granted.
-/// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
-///   and time. `spent` is bit-identical, and waits are equal to the microsecond.
+///   what the earlier takes would spend. Concurrent calls to one row are decided one after another. If several takes
+///   are from the same window, the retry time of a denial is the wait after which all of them can be granted.
+/// - **Exact.** Decisions match those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
+///   and time. `spent` is bit-identical, and waits agree to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the server's clock is used.
-/// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
-///   were not spent, and must never stop denying a key because the storage is full.
+/// - **Rows may be lost.** If a row is lost, the key has its full quota again. A backend must never record unspent
+///   tokens as spent, and should keep denying exhausted keys when the storage is full.
 /// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped,
 ///   so a client cannot avoid a charge by disconnecting. A network backend spawns a task for this purpose.
 /// - **At most once.** A backend never repeats a charge, not even after a timeout, and never undoes a charge that it
-///   has reported as granted. A charge that waits too long in a queue may fail without being made.
+///   has reported as granted. A charge that waits too long in a queue may fail before it is made.
 /// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
-/// A wrapper must forward all methods, even those with a default implementation. This one counts charges:
+/// A wrapper must forward all methods, even those with a default implementation. This one counts `acquire` calls:
 ///
 /// ```
 /// # use tollgate::{algorithm::Micros, backend::*, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
@@ -85,8 +85,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
     note = "connecting to a server is `async` and may fail: write `RedisBackend::connect(url).await?`"
 )]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Decides every take. Stores all of them, or none if any is denied. Returns one step for each take, in order. If a
-    /// call is denied, the steps for the takes that would have been granted contain the unchanged rows.
+    /// Decides all takes. Charges the rows only if every take is granted. Returns one step for each take, in order. If
+    /// any take is denied, the steps for the takes that would have been granted contain the unchanged rows.
     ///
     /// # Errors
     /// The future fails if the backend cannot decide. A denial is not an error.
@@ -147,23 +147,23 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Health::default()
     }
 
-    /// Returns the number of rows of each policy in this process, largest first. May list some of them as `(others)`.
+    /// Returns the number of rows in this process by policy, largest first. May combine some policies as `(others)`.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
 
     /// Returns the rows of this process for [`RateLimiter::save`](crate::RateLimiter::save), in a format that only
-    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not wait for this call. `None`, the
-    /// default, means that the backend cannot be saved.
+    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not be blocked until this call returns.
+    /// `None`, the default, means that the backend cannot be saved.
     fn save_rows(&self) -> Option<SavedRows> {
         None
     }
 
-    /// Adds rows that [`save_rows`](Backend::save_rows) returned from a backend with the same
+    /// Adds rows that were saved by [`save_rows`](Backend::save_rows) on a backend with the same
     /// [`secret`](Backend::secret). Existing rows are not changed.
     ///
     /// # Errors
-    /// Fails if the bytes are invalid, adding no rows. The default fails as [`Unsupported`](ErrorKind::Unsupported).
+    /// Fails if the bytes are invalid, adding no rows. By default, fails with [`Unsupported`](ErrorKind::Unsupported).
     fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
         let _ = bytes;
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot load rows; use a MemoryBackend"))
@@ -206,7 +206,7 @@ pub struct Health {
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open. If it is, calls fail immediately.
     pub circuit_open: Option<bool>,
-    /// The number of notices that [wait to be published](NoticeChannel::publish_later).
+    /// The number of notices [waiting to be published](NoticeChannel::publish_later).
     pub pending_notices: usize,
     /// Whether the last poll for notices failed; `None` if the backend does not poll.
     pub poll_failed: Option<bool>,
@@ -300,14 +300,14 @@ impl RowId<'_> {
     /// The maximum number of windows in a row. Every [`Take::window`] is below this number.
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
-    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables of several policies.
+    /// Returns a digest of the key, policy and [generation](RowId::generation), for tables that several policies share.
     pub fn digest(&self) -> Digest {
         self.lasting_digest().at_generation(self.policy.generation())
     }
 
     /// Returns the generation of the policy's rows, which is 0 until
     /// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes it. A backend that does not identify
-    /// rows by their [digest](RowId::digest) must also identify them by their generation.
+    /// rows by their [digest](RowId::digest) must keep the rows of different generations apart.
     pub const fn generation(&self) -> u64 {
         self.policy.generation()
     }
@@ -348,7 +348,7 @@ impl RowId<'_> {
 pub struct Take<'a> {
     /// The row.
     pub row: RowId<'a>,
-    /// The window of the row, which is below [`RowId::MAX_WINDOWS`]. It is 0 if the policy has only one quota.
+    /// The index of the window, which is below [`RowId::MAX_WINDOWS`]. It is 0 if the policy has only one quota.
     pub window: u8,
     /// The quota. Unless it sets its window boundaries, they are [derived](crate::algorithm::seeded) from the row.
     pub quota: Quota,
@@ -358,7 +358,7 @@ pub struct Take<'a> {
 }
 
 impl<'a> Take<'a> {
-    /// Creates a take of `ask` from window 0 of `row` under `quota`.
+    /// Creates a take for `ask` under `quota`, from window 0 of `row`.
     #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
         Take::part(row, 0, quota, ask, Part::WHOLE)
@@ -386,7 +386,7 @@ impl<'a> Take<'a> {
         self.quota.shard_index().map_or(self.row.key, |index| self.row.key.shard(index))
     }
 
-    /// Returns the same take from a shard, if the quota has several shards.
+    /// Returns the take from the given shard, or the undivided take if the quota has only one shard.
     pub(crate) fn at_shard(&self, index: u8) -> Take<'a> {
         let take = self.whole();
         if take.quota.get_shards() == 1 {
@@ -396,7 +396,7 @@ impl<'a> Take<'a> {
         Take { row, quota: take.quota.shard(index), ..take }
     }
 
-    /// Returns the original take, reversing [`at_shard`](Take::at_shard).
+    /// Reverses [`at_shard`](Take::at_shard).
     pub(crate) fn whole(&self) -> Take<'a> {
         let Some(index) = self.quota.shard_index() else { return *self };
         let row = RowId { key: self.row.key.shard(index), ..self.row };
@@ -408,7 +408,7 @@ impl<'a> Take<'a> {
         self.row.digest().window(self.window)
     }
 
-    /// Returns the digest of the same take from a shard, without computing the shard's quota.
+    /// Returns the digest that this take would have in the given shard, without computing the shard's quota.
     pub(crate) fn digest_at_shard(&self, index: u8) -> Digest {
         RowId { key: self.key().shard(index), ..self.row }.digest().window(self.window)
     }

@@ -11,8 +11,8 @@ use super::BackendFuture;
 /// # Contract
 /// - The channel keeps the last notice of each topic until it is withdrawn or expires. A full channel drops notices
 ///   with a limited lifetime first. A lost notice counts as withdrawn.
-/// - A [subscriber](NoticeChannel::subscribe) receives all current notices, and then every published notice, in order
-///   and within a delay that the channel documents. If it may have missed one, it receives all current notices again.
+/// - A [subscriber](NoticeChannel::subscribe) receives all current notices, and then every new notice, in order and
+///   within a delay that the channel documents. If it may have missed one, it receives all current notices again.
 /// - **Publishing is eager**: it finishes even if the future is dropped. When the future completes, the subscribers in
 ///   the same process have received the notice.
 ///
@@ -45,7 +45,7 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the channel cannot be reached. Other subscribers may nevertheless have received the notice.
     fn publish(&self, notice: Notice) -> BackendFuture<()>;
 
-    /// Publishes a notice in the background. A channel may retry a limited number of notices; the default does not.
+    /// Publishes a notice in the background. A channel may retry some notices; the default implementation does not.
     fn publish_later(&self, notice: Notice) {
         drop(self.publish(notice));
     }
@@ -56,7 +56,7 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
 
 /// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. If `all` is set, these are all current notices, and any others are withdrawn.
+    /// Handles published notices. If `all` is set, these are all current notices, and all others have been withdrawn.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 

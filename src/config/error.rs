@@ -40,7 +40,7 @@ pub enum ConfigErrorKind {
     Invalid,
     /// The configuration is valid, but requires a restart to take effect.
     Restart,
-    /// The limiter lacks the configuration's deny list, or could not set a quota.
+    /// The limiter lacks the configuration's deny list, or could not set a quota or an enforcement.
     Limiter,
     /// Another reload is in progress.
     Busy,

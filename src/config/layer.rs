@@ -77,7 +77,7 @@ impl ConfiguredPolicy {
     }
 }
 
-/// Returns the name by which routes select `choice`. Unless it is one policy without a cost, adds a group to `limits`.
+/// Returns the name by which routes select `choice`. Unless `choice` is just a policy, adds a group to `limits`.
 #[track_caller]
 fn with_choice(limits: RouteLimits, line: &str, choice: &Choice) -> (RouteLimits, String) {
     if let ([policy], None) = (&choice.policies[..], choice.cost) {

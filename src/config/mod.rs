@@ -80,8 +80,8 @@
 //! in `{ policies = ["api"], cost = 10 }`. The cost applies to the route's policies that have no `cost` of their own,
 //! but not to the policies in `all_routes`. For gRPC, a route is a path such as `"/package.Service/Method"`.
 //!
-//! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
-//! with 16 policies each, and 100,000 deny rules.
+//! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 policies and tiers in total,
+//! 10,000 routes with 16 policies each, and 100,000 deny rules.
 //!
 //! # Format
 //! You choose the crate that parses the format, for example with `|text| toml::from_str(text)`. Syntax errors from that

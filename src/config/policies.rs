@@ -91,7 +91,7 @@ fn check_wait(wait: Duration, policy: &Policy, value: &Value<'_>) -> Option<Dura
 
 #[cfg(not(feature = "wait"))]
 fn check_wait(_: Duration, _: &Policy, value: &Value<'_>) -> Option<Duration> {
-    value.refuse("waiting requires tollgate's feature `wait`; enable the feature, or remove this line")
+    value.refuse("waiting requires the `wait` feature of tollgate; enable the feature, or remove this line")
 }
 
 /// Adds a fault to `value` if a quota can never grant `cost`.
@@ -127,7 +127,7 @@ const PLACEHOLDER_QUOTA: Quota = Quota::per_minute(1);
 
 const MAX_POLICIES: usize = 10_000;
 
-/// The number is bounded because each decision searches through the tiers one by one.
+/// The number of tiers is bounded because each decision searches through them one by one.
 const MAX_TIERS: usize = 100;
 
 /// This is half the number of quotas that can be set at run time.

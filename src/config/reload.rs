@@ -36,9 +36,9 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// **On a shared backend**, quotas and enforcement apply to all processes, regardless of their own files, and outlive
-    /// the program; see [`limiter`](Config::limiter). Each process has a deny list of its own. Either reload in one process
-    /// only, or reload the same file in each process.
+    /// **On a shared backend**, quotas and enforcement apply to all processes, regardless of their own files, and
+    /// outlive the program; see [`limiter`](Config::limiter). Each process has its own deny list, so reload the same
+    /// file in each process. If the deny list has not changed, a reload in one process is enough.
     ///
     /// During a reload, a request may be checked against the old quotas of some policies and the new quotas of others.
     ///
@@ -88,7 +88,7 @@ impl Config {
                     None => limiter.set_quota(policy, new_quotas).await,
                 };
                 set.map_err(|error| {
-                    let what = format!("cannot set {new_quotas}, so later quotas and the deny list are unchanged");
+                    let what = format!("cannot set {new_quotas}, so the rest of the file is not applied");
                     new.not_set(&change.path(), what, error)
                 })?;
                 if old != new_quotas {
@@ -104,12 +104,11 @@ impl Config {
                 }
             }
             let (old, enforce) = (limiter.enforcement(policy), target.enforcement());
-            // As for quotas: another process may have set an enforcement that this process has not yet read.
+            // Another process may have set an enforcement that this process has not yet read.
             if limiter.shares_settings() || old != enforce {
                 let change = EnforcementChange { policy: policy.name().clone(), old, new: enforce };
                 limiter.set_enforcement(policy, enforce).await.map_err(|error| {
-                    let what =
-                        format!("cannot set {}, so later policies and the deny list are unchanged", enforce.share());
+                    let what = format!("cannot set {}, so the rest of the file is not applied", enforce.share());
                     new.not_set(&change.path(), what, error)
                 })?;
                 if old != enforce {

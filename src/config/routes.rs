@@ -145,5 +145,5 @@ const DEFAULT_POLICY: &str = "default";
 
 const MAX_ROUTES: usize = 10_000;
 
-/// This number is limited because each request is charged under all of these policies.
+/// The length of a list of policies is limited because each request is charged under all of them.
 const MAX_CHOSEN: usize = 16;

@@ -1,4 +1,4 @@
-//! Typed access to the values of a tree. A value of the wrong type is recorded as a fault.
+//! Typed access to the values of a parsed file. A value of the wrong type is recorded as a fault.
 
 use std::collections::HashSet;
 use std::error::Error;

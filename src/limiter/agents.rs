@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_list_of_a_file_compiles_to_less_than_8_mb() {
+    fn the_largest_list_that_a_file_may_contain_compiles_to_less_than_8_mb() {
         // The automaton is largest for texts without common prefixes.
         let text =
             |i: usize| (0..254).map(|at| char::from(b'a' + ((i * 7 + at * (i + 3)) % 26) as u8)).collect::<String>();

@@ -54,7 +54,8 @@ impl RateLimiter {
             Some(charge) => DecisionFuture::ready(Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "the charge of policy {:?} asks for a reservation, which `limit_all` cannot return; call `hold_all`",
+                    "the charge under policy {:?} asks for a reservation, which `limit_all` cannot return; call \
+                     `hold_all`",
                     charge.policy.name()
                 ),
             ))),

@@ -47,7 +47,7 @@ struct CachedRow {
     paused_until: Micros,
 }
 
-/// A permit to store an answer, taken before the call. It becomes invalid if one of the call's rows is removed.
+/// A permit to store an answer, issued before the backend is asked. It does not cover rows that are removed afterwards.
 pub(super) struct Permit {
     asked: Micros,
     forgotten: SmallVec<[u64; 2]>,

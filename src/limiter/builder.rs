@@ -133,8 +133,8 @@ impl RateLimiterBuilder {
     }
 
     /// Sets how many of a quota's [shards](Quota::shards) are read by checks, snapshots and the status endpoint, from 1
-    /// to [`Quota::MAX_SHARDS`], which is the default. If a quota has more shards, those to read are chosen at random,
-    /// and the number of remaining tokens is an estimate.
+    /// to [`Quota::MAX_SHARDS`], which is the default. If a quota has more shards than this number, a random sample of
+    /// them is read, and the number of remaining tokens is an estimate.
     #[must_use]
     pub fn sample_shards(mut self, shards: u64) -> RateLimiterBuilder {
         self.sample_shards = shards.clamp(1, Quota::MAX_SHARDS) as u8;

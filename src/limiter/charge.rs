@@ -37,15 +37,15 @@ impl<'a> Charge<'a> {
     }
 
     /// Sets the number of tokens to spend, which is 1 by default. A charge that costs more than the quota's capacity is
-    /// always denied, unless it reserves tokens. A charge of 0 tokens is denied while the key is in debt.
+    /// always denied, unless it reserves tokens. A charge of 0 tokens is denied while the key is over its capacity.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
         self.ask = self.ask.for_cost(tokens);
         self
     }
 
-    /// Reserves the tokens for the time at which they become available, no matter how late. Only
-    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges.
+    /// Reserves the tokens for the time at which they become available, no matter how late. To make such a charge, use
+    /// [`hold_all`](crate::RateLimiter::hold_all).
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
         self.ask = self.ask.reserve();

@@ -48,7 +48,7 @@ pub(super) struct CallState {
     /// Whether any charge is enforced.
     enforced: bool,
     shadow: bool,
-    /// The decisions on all charges, while the enforced charges are decided again without those in shadow mode.
+    /// The decisions on all charges, which are kept while the enforced charges are decided alone.
     first_decisions: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
@@ -70,7 +70,7 @@ impl CallState {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
     }
 
-    /// Lets a call through if only shadow mode denied it. Returns `Err` if the enforced charges must be decided alone.
+    /// Allows a call that was denied only in shadow mode. Returns `Err` if the enforced charges must be decided alone.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
         if let Some(first) = self.first_decisions.take() {
@@ -106,7 +106,7 @@ impl RateLimiter {
         let CallContext { take, enforced, waits, guarded, patience, signals } = context;
 
         // 1. Resolve the row and its quotas: those set at run time, the caller's own, the tier's, or the policy's.
-        //    If the caller has its own quotas, those set for a tier or for all callers have already been left out.
+        //    Quotas set for a tier or for all callers have already been removed if the caller has its own quotas.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guarded && guard.is_needed();

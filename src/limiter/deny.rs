@@ -46,11 +46,12 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// such as those of `bearer().and(client_ip())`. To deny other combined keys, deny the whole key. To deny an address,
 /// deny its network. [`Key::anonymous`] matches all callers without a key.
 ///
-/// If a layer can never apply a rule, the layer panics when it wraps a service, and the message explains what to add.
-/// The layer does not notice a wrong type if a closure, an extractor with [`map`] or a custom extractor creates the
-/// key. If an unmatchable rule is added later, it is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes),
-/// and [reported](crate::observe::Observer::mistake) to observers once for each kind of rule. If another layer or a
-/// handler applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// If a layer can never apply a rule, the layer panics when it wraps a service, and the message explains what to add. A
+/// rule with the wrong type of key is not detected if the layer's keys come from a closure, an extractor with [`map`]
+/// or a custom extractor. If an unmatchable rule is added later, the rule is counted in
+/// [`Stats::mistakes`](crate::limiter::Stats::mistakes), and [reported](crate::observe::Observer::mistake) once for
+/// each kind of rule. If another layer or a handler applies the rule, turn the check off with
+/// [`ignore_unmatched_deny_rules`](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]

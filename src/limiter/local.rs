@@ -18,7 +18,7 @@ impl LocalTime {
         LocalTime { clock, began: Instant::now() }
     }
 
-    /// Returns the time since an arbitrary instant that precedes every change that this limiter receives.
+    /// Returns the local time, which is measured from an arbitrary instant.
     pub(super) fn now(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),
@@ -26,7 +26,7 @@ impl LocalTime {
         }
     }
 
-    /// Returns a future that completes at a [calendar](LocalTime::calendar) time, or `None` if any timer will do.
+    /// Returns a future that completes at a [calendar](LocalTime::calendar) time, or `None` if any timer can be used.
     pub(super) fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         self.clock.as_ref()?.sleep_until(instant)
     }
@@ -39,5 +39,5 @@ impl LocalTime {
     }
 }
 
-/// The local time at which a limiter is built: a century after the arbitrary instant.
+/// The local time at which a limiter is built. It is a century, so that earlier changes have local times above zero.
 const BEGIN: Micros = Micros::new(100 * 365 * 86_400_000_000);

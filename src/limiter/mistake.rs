@@ -95,7 +95,7 @@ pub struct Mistakes {
     pub policy_conflicts: u64,
     /// Charges for callers with a tier that the policy does not have. Policies without tiers do not count.
     pub unknown_tiers: u64,
-    /// Charges for requests that lack the extension that contains the key.
+    /// Charges for requests without the extension that contains the key.
     pub missing_extensions: u64,
     /// Charges that were denied because they cost more than the quota's capacity.
     pub impossible_costs: u64,

@@ -51,7 +51,7 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns `true` if it is new and there was space to remember it, and so must be reported.
+    /// Counts a mistake. Returns `true` if it must be reported, because it is new and there was space to remember it.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;
@@ -143,7 +143,10 @@ impl Inner {
             };
             let tier: String = tier.chars().take(MAX_TIER_LEN).collect();
             let quota = policy.quotas();
-            format!("policy {name:?} has no tier {tier:?}, so callers with this tier get the policy's own quota, {quota}; {hint}")
+            format!(
+                "policy {name:?} has no tier {tier:?}, so callers with this tier get the policy's own quota, {quota}; \
+                 {hint}"
+            )
         });
     }
 
@@ -180,9 +183,9 @@ impl RateLimiter {
     pub(crate) fn missing_extension(&self, wanted: &'static str) {
         self.inner.mistake(MistakeKind::MissingExtension, wanted, || {
             format!(
-                "a request has no extension of type `{wanted}`, so it is counted under the anonymous key; put the layer that \
-                 inserts it outside of the rate limiter (on an axum `Router`: add it after), or use `.or(..)`, \
-                 `.or_reject()` or `.or_skip()` for callers without it"
+                "a request has no extension of type `{wanted}`, so it is counted under the anonymous key; put the \
+                 layer that inserts the extension outside of the rate limiter (on an axum `Router`, add it after \
+                 the limiter), or use `.or(..)`, `.or_reject()` or `.or_skip()` for callers without the extension"
             )
         });
     }
@@ -192,8 +195,8 @@ impl RateLimiter {
         self.inner.mistake(MistakeKind::UnknownPolicy, name, || {
             let near = suggestion(name, known);
             format!(
-                "the closure of `RouteLimits::choose` returned {name:?}, which is not the name of a policy or a group{near}; \
-                 requests for which it does so get the default policy, or no limit if there is none"
+                "the closure of `RouteLimits::choose` returned {name:?}, which is not the name of a policy or a \
+                 group{near}; a request with an unknown name gets the default policy, or no limit if there is none"
             )
         });
     }
@@ -201,10 +204,10 @@ impl RateLimiter {
     #[cold]
     pub(crate) fn missing_peer(&self) {
         self.inner.mistake(MistakeKind::MissingPeer, (), || {
-            "a request has no peer address, so `key::client_ip()` cannot count it; with axum (feature `axum`), serve \
-             `app.into_make_service_with_connect_info::<SocketAddr>()`; with tonic, enable tollgate's feature `tonic`; with \
-             another server, insert `tollgate::key::PeerAddr` into the request's extensions; in tests, layer \
-             `axum::extract::connect_info::MockConnectInfo` outside of the limiter"
+            "a request has no peer address, which `key::client_ip()` needs; with axum (the `axum` feature), serve \
+             `app.into_make_service_with_connect_info::<SocketAddr>()`; with tonic, enable tollgate's `tonic` feature; \
+             with another server, insert `tollgate::key::PeerAddr` into the request's extensions; in tests, add an \
+             `axum::extract::connect_info::MockConnectInfo` layer outside of the limiter"
                 .to_owned()
         });
     }

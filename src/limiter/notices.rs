@@ -1,4 +1,4 @@
-//! The notices that limiters on one backend exchange: changed policies, blocks and pauses.
+//! The notices that limiters on a shared backend exchange: changed policies, blocks and pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ fn optional<T>(notice: &Notice, parse: impl FnOnce(&str) -> Option<T>) -> Option
     }
 }
 
-/// Creates a notice about a digest. Without a length, the notice is a withdrawal.
+/// Creates a notice about a block or a pause, which has ended if `lasts` is `None`.
 fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
     let topic = format!("{kind}\0{:032x}", id.to_bits());
     Notice { topic: topic.into(), text: lasts.map(|_| String::new()), lasts: *lasts, age: Duration::ZERO }

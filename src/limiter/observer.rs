@@ -53,9 +53,8 @@ pub trait Observer: Send + Sync + 'static {
     /// Called for each charge of a call, after the decision.
     fn decided(&self, observed: &Decided<'_>);
 
-    /// Called for each charge of a call that is not a check, before the decision, if
-    /// [`needs_keys`](Observer::needs_keys) returns true. Only this method receives keys; all other methods receive
-    /// digests.
+    /// Called for each charge before its decision, if [`needs_keys`](Observer::needs_keys) returns true. Not called for
+    /// checks. Only this method receives keys; all other methods receive digests.
     fn requested(&self, requested: &Requested<'_>) {
         let _ = requested;
     }
@@ -311,7 +310,7 @@ impl<'a> Reset<'a> {
         self.policy
     }
 
-    /// Returns the key's digest. `None` if all keys of the policy were reset.
+    /// Returns the key's digest, or `None` if all keys of the policy were reset.
     pub const fn key(&self) -> Option<Digest> {
         self.key
     }
@@ -362,7 +361,7 @@ impl<'a> Blocked<'a> {
         self.lasts
     }
 
-    /// Returns the position of this block among the caller's successive blocks, from 1, or 0 for a manual block.
+    /// Returns the position of this block among the caller's successive blocks, starting at 1, or 0 for a manual block.
     pub const fn times(&self) -> u32 {
         self.times
     }

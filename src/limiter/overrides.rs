@@ -57,7 +57,7 @@ pub(super) enum QuotaScope {
     Key(Digest),
 }
 
-/// The settings that apply to a call. The default value means that there are no overrides.
+/// The settings that apply to a charge. The default value means that there are no overrides.
 #[derive(Debug, Default)]
 pub(super) struct Overridden {
     pub(super) quotas: Option<Arc<Quotas>>,

@@ -116,8 +116,8 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quotas that apply to `subject`. In order of precedence: those set for the key, the caller's own,
-    /// those set for the tier, those set for all callers, the tier's, the policy's.
+    /// Returns the quotas that apply to `subject`. Quotas set for the key take precedence, followed by the caller's own
+    /// quotas, quotas set for the tier, quotas set for all callers, the tier's quotas, and the policy's own quotas.
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));

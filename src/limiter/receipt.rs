@@ -51,7 +51,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
-    /// The decisions that this receipt settles: those on one charge, or all of them.
+    /// The indices of the decisions that this receipt settles.
     charges: Range<usize>,
 }
 
@@ -64,7 +64,7 @@ struct ReceiptInner {
 type Adjustments<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Receipt {
-    /// Creates a receipt. All decisions must be grants.
+    /// All decisions must be grants.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
@@ -110,7 +110,7 @@ impl Receipt {
         if !self.charges.is_empty() && self.is_settled() {
             return BackendFuture::ready(Ok(false));
         }
-        // The newest charge is settled first: of two charges to one row, only the last can be given back in full.
+        // Charges are settled in reverse, because only the last of several charges to a row can be given back in full.
         let (mut charges, mut local, mut leased) = (Adjustments::new(), Adjustments::new(), true);
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
@@ -175,8 +175,8 @@ impl Receipt {
         first.then_some((decision, receipt))
     }
 
-    /// Marks a decision as settled. If no other decision on the same charge comes before it, returns the charge's row
-    /// and number of shards.
+    /// Marks a decision as settled. If it is the first decision on its charge, returns the charge's row and number of
+    /// shards.
     fn close(&self, index: usize) -> Option<(RowId<'_>, u8)> {
         let decision = self.inner.decisions.get(index)?;
         self.inner.settled[index].store(true, Ordering::Relaxed);

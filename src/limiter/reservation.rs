@@ -44,7 +44,7 @@ pub struct Reservation {
     open: bool,
     refund_on_drop: bool,
     delay: Duration,
-    /// `None` after the due time.
+    /// `None` if there is no need to wait.
     timer: Option<DueTimer>,
     queue: QueueState,
     extra_delay: Duration,
@@ -123,9 +123,9 @@ impl Reservation {
 
     /// Waits until the charges are due, and keeps them. Dropping the future earlier gives the charges back.
     ///
-    /// The wait is shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop waiting.
-    /// It can be longer if the key is [paused](RateLimiter::pause) at the due time, because the charges are then made
-    /// again when the pause ends.
+    /// The wait can be shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop
+    /// waiting. It can be longer if the key is [paused](RateLimiter::pause) at the due time, because the charges are
+    /// then made again when the pause ends.
     ///
     /// # Errors
     /// Fails if the key is [blocked](RateLimiter::block) at the due time, or if the charges cannot be made again.
@@ -154,7 +154,7 @@ impl Reservation {
             ready!(self.poll_timer(context));
             match self.limiter.pause_or_denial(&self.decisions, self.latest_due)? {
                 Some(held) => {
-                    // An error is ignored: if the backend fails, fewer tokens are available when the pause ends.
+                    // An error is ignored, because it only means that fewer tokens are available after the pause.
                     drop(self.give_back());
                     self.timer = DueTimer::new(&self.limiter, &held, Duration::ZERO);
                     self.decisions = held;

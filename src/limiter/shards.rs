@@ -1,8 +1,8 @@
 //! The choice of shards (step 3), for quotas that are divided among several rows.
 //!
 //! Two shards are drawn at random. The limiter first tries the shard that had more tokens when it was last read. If the
-//! charge is denied, it tries the other one. The levels of the shards are only hints, so they are stored in a table of
-//! fixed size, in which shards may overwrite each other's entries.
+//! charge is denied, the limiter tries the other shard. The levels of the shards are only hints, so they are stored in
+//! a table of fixed size, in which shards may overwrite each other's entries.
 
 use std::fmt;
 use std::sync::OnceLock;

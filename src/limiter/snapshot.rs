@@ -74,7 +74,7 @@ impl Snapshot {
         &self.rows[0].1
     }
 
-    /// Returns the rows that were read, with their quotas: several only if the quota has [shards](Quota::shards).
+    /// Returns each row that was read, with its quota. Only a quota with [shards](Quota::shards) has several rows.
     pub fn rows(&self) -> &[(Quota, State)] {
         &self.rows
     }
@@ -92,7 +92,7 @@ impl Snapshot {
     }
 
     /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then. If the
-    /// quota has [shards](Quota::shards), this is the total of all shards, which a single call cannot spend, or an
+    /// quota has [shards](Quota::shards), this is the total of all shards, which a single call cannot spend. It is an
     /// estimate if only a [sample](crate::limiter::RateLimiterBuilder::sample_shards) of the shards was read.
     pub fn available(&self, instant: Micros) -> u64 {
         if self.not_before.is_some_and(|until| instant < until) {
@@ -141,8 +141,8 @@ impl Snapshot {
     ///   different quota wrote the row and some of the spent tokens still count. In that case, `previous` belongs to
     ///   that quota.
     /// - `shards` and `rows`, only for a quota with [shards](Quota::shards): the number of shards, and a list of those
-    ///   that were read. Each item has its own `rate`, `capacity`, `max_reserved`, and the fields of its row (`spent`,
-    ///   `previous`, `ts`, and possibly `clear` and `written_by`), which are then absent from the outer object.
+    ///   that were read. Each item has its own `rate`, `capacity` and `max_reserved`, and the fields of its row
+    ///   (`spent`, `previous`, `ts`, and possibly `clear` and `written_by`). The outer object then has no row fields.
     pub fn to_json(&self) -> String {
         let Snapshot { name, quota, rows, now, not_before, .. } = self;
         let algorithm = quota.algorithm().name();

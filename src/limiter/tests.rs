@@ -149,7 +149,7 @@ async fn limit_now_applies_deny_lists_the_block_cache_and_runtime_quotas() {
     }
     assert!(local.try_limit_now(&one, "ada").unwrap().is_allowed());
     assert!(remote.try_limit_now(&one, "ada").is_err());
-    // The first call spends the quota. From then on, the block cache denies calls.
+    // The first call spends the only token. From then on, the block cache denies calls.
     assert!(remote.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!remote.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!remote.try_limit_now(&one, "ada").unwrap().is_allowed());

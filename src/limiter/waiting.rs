@@ -14,7 +14,7 @@ pub(crate) struct DueTimer {
     /// The due time by the backend's clock.
     due: Micros,
     extra_delay: Duration,
-    /// The due time by this machine's clock, or `None` if it is too late to be represented.
+    /// The due time by this machine's clock, or `None` if it is too far in the future to be represented.
     instant: Option<Instant>,
     sleep: Option<Sleep>,
 }
@@ -54,7 +54,7 @@ impl DueTimer {
         let sleep = self.sleep.get_or_insert_with(|| match self.instant {
             #[cfg(feature = "wait")]
             Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
-            // Either the due time is too late, or the `wait` feature is off and nothing waits.
+            // Either the due time cannot be represented, or the `wait` feature is off and nothing waits.
             _ => Box::pin(std::future::pending()),
         });
         sleep.as_mut().poll(context)

@@ -9,7 +9,7 @@ use crate::limiter::RateLimiter;
 
 pub(super) struct RouteChoice {
     targets: Vec<Target>,
-    /// The target for requests for which `chooser` returns `None`.
+    /// The target of requests for which `chooser` finds none.
     default: Option<usize>,
     chooser: Chooser,
 }

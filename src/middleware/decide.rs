@@ -40,7 +40,7 @@ pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
     /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
-    /// Whether a policy in shadow mode has no charge because its key extractor returned an error.
+    /// Whether a policy that is not enforced for all keys has no charge, because its key extractor returned an error.
     has_ignored_error: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct RuleCharge {
 struct PendingCharge {
     rule: usize,
     extraction: Extraction,
-    /// The extension whose absence leaves the caller without a key.
+    /// The type name of the extension that the extractor needs, if the request lacks it.
     missing: Option<&'static str>,
     /// If this is `None`, the layer's cost applies.
     cost: Option<MaybeReady<u64>>,
@@ -238,7 +238,7 @@ impl LayerOptions {
 }
 
 /// Returns the result of the rule's extractor. If the request lacks an extension that the extractor needs, also returns
-/// the name of this extension.
+/// the extension's type name.
 pub(super) fn extract(rule: &Rule, parts: &Parts) -> (Extraction, Option<&'static str>) {
     let extraction = rule.key.extract(parts);
     let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());

@@ -1,9 +1,9 @@
 //! Refusals of gRPC requests.
 //!
-//! gRPC clients map HTTP 429 to `UNAVAILABLE`, and most clients then retry immediately. Therefore, a refusal is HTTP
-//! 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) in its only header block ("trailers-only"). The time to wait is sent
-//! in `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`. OTLP clients use
-//! `RetryInfo` to distinguish a rate limit from a message that is too large.
+//! gRPC clients map HTTP 429 to `UNAVAILABLE`, and most clients then retry immediately. Therefore, a denial is sent as
+//! HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) in its only header block ("trailers-only"). The time to wait is
+//! sent in `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`. OTLP
+//! clients use `RetryInfo` to distinguish a rate limit from a message that is too large.
 
 use std::time::Duration;
 

@@ -225,7 +225,11 @@ mod tests {
         let start = Duration::from_secs(20);
         let window = Quota::fixed_window(5, MINUTE).capacity(10).start(start);
         // The Unix time 1,700,000,000 is 20 s into a minute, so a window starts at that time.
-        assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "60 s, until the window ends");
+        assert_eq!(
+            (seconds(window, 9, 1), seconds(window, 10, 6)),
+            (60, 120),
+            "60 s until the window ends, 120 s until a retry"
+        );
         let bucket = Quota::token_bucket(60, MINUTE);
         assert_eq!((seconds(bucket, 30, 10), seconds(bucket, 60, 20)), (40, 20));
     }

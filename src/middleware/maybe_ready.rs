@@ -1,4 +1,4 @@
-//! A value that is usually ready, and otherwise resolved by a boxed future.
+//! A value that is either ready, which is the usual case, or computed by a boxed future.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -25,7 +25,7 @@ use crate::policy::{Decision, KeyError, Policy, Signals, limit_conflict};
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
     pub(super) limiter: RateLimiter,
-    /// The first `chosen` rules apply only to requests for which `choice` chooses them, and the others to all requests.
+    /// The first `chosen` rules apply only if `choice` chooses them for a request. The others apply to all requests.
     pub(super) rules: Vec<Rule>,
     pub(super) chosen: usize,
     pub(super) choice: Option<Arc<RouteChoice>>,
@@ -79,7 +79,7 @@ impl LayerOptions {
         Ok(signals)
     }
 
-    /// Checks for mistakes that can be detected before the first request, and registers the policies. Runs only once.
+    /// Checks for mistakes that can be detected before the first request, and registers the policies.
     #[track_caller]
     pub(super) fn check(&self) {
         self.expect_matched_rules();
@@ -149,7 +149,7 @@ pub(crate) fn impossible_cost(policy: &Policy, cost: u64, waits: bool) -> Option
     let (tier, quota) = quotas.find(|(_, quota)| quota.shards_for(cost, waits) == 0)?;
     let holds = if quota.get_shards() > 1 { "has shards that each hold" } else { "holds" };
     let what = format!(
-        "every request costs {cost}, and the quota {quota} {holds} {} at most, so all of them would be refused; raise its \
+        "every request costs {cost}, and the quota {quota} {holds} {} at most, so no request would be allowed; raise its \
          capacity, or lower the cost",
         quota.shard(0).get_capacity()
     );
@@ -164,8 +164,9 @@ pub(super) fn expect_reservations<'a>(policies: impl IntoIterator<Item = &'a Pol
     if !policies.iter().any(|policy| allows_reservations(policy)) {
         let names: Vec<_> = policies.iter().map(|policy| policy.name()).collect();
         panic!(
-            "tollgate: no policy of {names:?} allows reservations, so no request could wait; add \
-             `.max_reserved(tokens)` or `.unlimited_reservations()` to a quota (sliding windows do not support them)"
+            "tollgate: none of the policies {names:?} allows reservations, so no request could wait; add \
+             `.max_reserved(tokens)` or `.unlimited_reservations()` to a quota (sliding windows do not support \
+             reservations)"
         );
     }
 }

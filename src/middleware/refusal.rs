@@ -120,7 +120,7 @@ impl Refusal<'_> {
         matches!(self.cause, Cause::NoKey(error) if error.fault() == KeyFault::Anonymous)
     }
 
-    /// Returns a human-readable message. It contains policy names and the exact time to wait, but never keys.
+    /// Returns a human-readable message. It may contain policy names and the time to wait in seconds, but never keys.
     pub fn message(&self) -> String {
         match self.cause {
             Cause::Denied(decisions) => decisions.to_string(),

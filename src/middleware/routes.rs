@@ -34,8 +34,8 @@ use crate::policy::{Policy, suggestion};
 /// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
-/// Unknown and duplicate names cause a panic while the router is built. All layers created from one `RouteLimits` share
-/// a limiter, and routes with the same policy share its rows.
+/// A duplicate name causes a panic while the router is built, and so does an unknown name, unless a closure returns it.
+/// All layers created from one `RouteLimits` share a limiter, and routes with the same policy share its rows.
 ///
 /// A layer around the router and a layer on a route both apply, and the outer layer also charges requests that the
 /// inner layer refuses. To let a route's limit *replace* the default, use a single [`table`](RouteLimits::table).
@@ -142,8 +142,8 @@ impl RouteLimits {
     }
 
     /// Adds the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
-    /// no policy, including requests that match no route. Requests with the same key share one row. Without this
-    /// policy, such requests are not limited.
+    /// no policy, including requests that match no route. For each key, all of these requests share one row. Without a
+    /// default policy, they are limited only by the rules that [apply to all requests](RouteLimits::configure).
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -179,7 +179,7 @@ impl RouteLimits {
         let is_same = self.layer.options.chosen == chosen;
         assert!(
             is_same,
-            "tollgate: `configure` must change the layer that its closure gets; it returned a different layer"
+            "tollgate: the closure passed to `configure` must return the layer that it receives, not a different one"
         );
         self
     }

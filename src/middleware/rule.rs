@@ -25,7 +25,7 @@ use crate::policy::Policy;
 ///
 /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
 /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
-/// // An upload without `Content-Length` costs about axum's default body limit. At 0, it would bypass the limit.
+/// // An upload without `Content-Length` costs about axum's default body limit. A cost of 0 would bypass the limit.
 /// const MAX_LENGTH: u64 = 2_000_000;
 ///
 /// let bytes = Rule::new(BYTES, key::client_ip()).cost(|req: &Parts| {

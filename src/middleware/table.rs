@@ -129,7 +129,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
         return Err("has a \"?\" or a \"#\", but routes match only the path; write just the path".into());
     }
     if route.split('/').any(|part| part.starts_with([':', '*'])) {
-        return Err("would match no request; write \"{id}\" for \":id\", \"{*rest}\" for \"*rest\"".into());
+        return Err("would match no request; write \"{id}\" for \":id\", and \"{*rest}\" for \"*rest\"".into());
     }
     if route.matches('{').count() != route.matches('}').count() {
         return Err("has an unmatched brace; write a parameter as \"{id}\"".into());

@@ -1,4 +1,4 @@
-//! Detects deny rules that a layer can never apply. Such rules cause a panic when the layer is first added to a
+//! Detects deny rules that can never match in a layer. Such rules cause a panic when the layer is first added to a
 //! service. Rules that are added to the list later are reported as mistakes.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::policy::{DenyKind, DenyRule};
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedRules {
     pub(super) ignored: bool,
-    /// The version of the deny list that was last checked: 1 plus the number of changes, or 0 before the first check.
+    /// The version of the deny list at the last check: 1 plus the number of changes, or 0 before the first check.
     checked_version: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl LayerOptions {
         if !reasons.is_empty() {
             let reasons = reasons.join("; ");
             panic!(
-                "tollgate: this layer can never apply some rules of its limiter's deny list: {reasons}. {ELSEWHERE}"
+                "tollgate: some rules of the limiter's deny list can never match in this layer: {reasons}. {ELSEWHERE}"
             );
         }
         self.unmatched.checked_version.store(version, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl LayerOptions {
         unmatched.filter_map(|(reason, rule)| Some((rule, reason?))).collect()
     }
 
-    /// Returns why the layer can never apply a rule and what to add to the layer, or `None` if the layer can apply it.
+    /// Returns why a rule can never match in this layer and how to fix that, or `None` if the rule can match.
     fn reason(&self, rule: &DenyRule) -> Option<String> {
         match &rule.0 {
             DenyKind::Network(_) if !self.knows_addresses() => {
@@ -73,8 +73,8 @@ impl LayerOptions {
                  `.label({name:?}, ..)` to it"
             )),
             DenyKind::Key(key) if !self.rules.iter().any(|rule| rule.key.can_find(key)) => Some(format!(
-                "a key that is {}: this layer's key extractors find no such keys; make the key with the extractor, \
-                 such as `key::bearer().key(..)`; in a file, write its text form, such as \"bearer:…\" or \
+                "a key that is {}: this layer's key extractors find no such keys; create the key with the extractor, \
+                 as in `key::bearer().key(..)`; in a file, write its text form, such as \"bearer:…\" or \
                  \"header(x-api-key):…\"",
                 key.kind()
             )),
@@ -89,5 +89,5 @@ impl LayerOptions {
     }
 }
 
-const ELSEWHERE: &str = "If another layer or a handler on the same limiter applies them, add \
+const ELSEWHERE: &str = "If another layer or a handler with the same limiter applies these rules, add \
     `.ignore_unmatched_deny_rules()` to this layer";

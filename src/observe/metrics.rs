@@ -214,9 +214,9 @@ const COUNTERS: [(&str, &str); 10] = [
     (names::BACKEND_ERRORS, "Charges and checks that the backend could not decide."),
     (names::BLOCKS, "Temporary blocks made in this process."),
     (names::SETTLEMENTS, "Charges settled at their actual cost or refunded."),
-    (names::RESETS, "Rows and policies reset."),
+    (names::RESETS, "Resets of rows and policies."),
     (names::CREDITS, "Credits to keys."),
-    (names::MISTAKES, "Programming mistakes found by requests."),
+    (names::MISTAKES, "Mistakes found while requests were handled."),
     (names::EVICTIONS, "Rows evicted before they expired."),
     (names::OVERFLOWED, "Charges decided on a shared row because the table was full."),
 ];

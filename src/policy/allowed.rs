@@ -33,7 +33,6 @@ impl<T> Allowed<T> {
 }
 
 impl Allowed<Decisions> {
-    /// The decision on the first charge.
     pub(crate) fn into_binding(self) -> Option<Allowed> {
         self.0.into_binding().map(Allowed)
     }

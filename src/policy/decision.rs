@@ -45,7 +45,7 @@ pub struct Decision {
     charged: bool,
     /// The rows of all shards that a check has read, if the quota has several shards.
     shards: Option<ShardRows>,
-    /// Whether this charge is in shadow mode and its call was let through although it would have been denied.
+    /// Whether this charge is in shadow mode, and its call was let through instead of denied.
     shadowed: bool,
 }
 
@@ -143,7 +143,7 @@ impl Decision {
     }
 
     /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
-    /// was denied. This includes a charge that [was let through](Decision::is_shadowed).
+    /// was denied. A charge in shadow mode counts only if it [was let through](Decision::is_shadowed).
     pub fn is_violated(&self) -> bool {
         !self.is_granted() && self.reason != Reason::RefusedElsewhere && (self.shadowed || self.is_enforced())
     }
@@ -245,8 +245,8 @@ impl Decision {
         full.map(|full| full.unwrap_or(Micros::MAX).since(now)).max().unwrap_or_default()
     }
 
-    /// For a denial, the time after which the same call succeeds if nothing else is spent, with microsecond precision.
-    /// `None` if the call was allowed or can never succeed.
+    /// For a denial, even one that was let through, the time after which the same charge succeeds if nothing else is
+    /// spent, with microsecond precision. `None` if the charge fits or can never succeed.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -254,8 +254,8 @@ impl Decision {
         }
     }
 
-    /// The delay until the reservation is due, with microsecond precision. It is zero if the call need not wait, was
-    /// denied, or is in [shadow mode](super::Enforce).
+    /// The delay until the reservation is due, with microsecond precision. It is zero if the call need not wait or was
+    /// denied, or if the charge is in [shadow mode](super::Enforce).
     pub const fn delay(&self) -> Duration {
         match self.step.verdict {
             Verdict::Reserve { wait } if self.of.part.enforced => wait,
@@ -267,13 +267,13 @@ impl Decision {
         self.step.now + self.delay()
     }
 
-    /// The time over which to spend the [`remaining`](Decision::remaining) tokens: `t` in the `RateLimit` header.
+    /// The time over which the [`remaining`](Decision::remaining) tokens may be spent: `t` in the `RateLimit` header.
     ///
     /// - After a denial by this quota, it is [`retry_after`](Decision::retry_after).
     /// - For fixed and sliding windows, it is the time until the window ends.
-    /// - For a token bucket, it is the time to refill as many tokens as remain or, if none remain, the next token.
+    /// - For a token bucket, it is the time to refill that many tokens, or until the next token if none remain.
     ///
-    /// For a reservation, the time is counted from the instant when the reservation is due.
+    /// For a reservation, the time starts when the reservation is due.
     pub fn window(&self) -> Duration {
         let Decision { of: ChargedQuota { quota, .. }, step, .. } = self;
         let remaining = self.remaining();
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn spending_the_rest_over_the_window_keeps_the_pace() {
+    fn the_window_of_a_bucket_is_the_time_to_refill_the_remaining_tokens() {
         let quota = Quota::token_bucket(10, MINUTE);
         let decision = decide("api", quota, &State::default(), 1);
         assert_eq!(

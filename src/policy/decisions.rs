@@ -32,8 +32,8 @@ use crate::algorithm::List;
 pub struct Decisions(List<Decision>);
 
 impl Decisions {
-    /// Returns whether the call may proceed, after the [`delay`](Decisions::delay) if there is one. If it may, the
-    /// tokens of all charges were spent, except for charges that [were let through](Decision::is_shadowed).
+    /// Returns whether the call may proceed, after the [`delay`](Decisions::delay) if there is one. If so, the tokens
+    /// were spent, unless this is a check. Charges that [were let through](Decision::is_shadowed) spent nothing.
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
     }
@@ -111,7 +111,7 @@ impl Decisions {
         let mut best: Vec<(Decision, ShardRows)> = Vec::new();
         for charge in self.charges() {
             let quotas = usize::from(charge[0].of().part.count);
-            // One shard must grant the charge under all of its quotas.
+            // A single shard must grant the charge under all of its quotas.
             let wait = |shard: &&[Decision]| shard.iter().map(|decision| decision.step().verdict.wait_order()).max();
             let Some(shard) = charge.chunks(quotas).min_by_key(wait) else { continue };
             for (i, decision) in shard.iter().enumerate() {
@@ -127,7 +127,6 @@ impl Decisions {
         if let [decision] = &self.0[..] { Some(decision) } else { None }
     }
 
-    /// The decisions grouped by charge.
     pub(crate) fn charges(&self) -> impl Iterator<Item = &[Decision]> {
         self.0.chunk_by(|_, next| !next.of().part.is_first())
     }
@@ -150,8 +149,8 @@ impl Decisions {
         self.iter().filter(|decision| decision.is_violated())
     }
 
-    /// For a denial, the longest wait among the decisions that [caused](Decision::is_violated) it. Returns `None` if
-    /// the call was allowed or can never succeed.
+    /// For a denial, even one that was let through, the longest wait among the decisions that
+    /// [caused](Decision::is_violated) it. `None` if there is no denial or if the call can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
         for decision in self.violated() {
@@ -183,8 +182,8 @@ impl Decisions {
     }
 }
 
-/// Among the decisions on a charge, returns the one that matters most to the caller: for a denial, the longest wait;
-/// for a reservation, the latest due time; otherwise, the fewest remaining tokens.
+/// Returns the decision on a charge that matters most to the caller: the denial with the longest wait, or else the
+/// reservation that is due last, or else the decision with the fewest remaining tokens.
 fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
     // A missing retry time means that the charge never fits.

@@ -93,7 +93,7 @@ impl DenyRule {
         matches!(&self.0, DenyKind::UserAgent(pattern) if pattern.is_searched_alone())
     }
 
-    /// Denies callers whose [label](DenyRule::label) `country` has this value: two letters (ISO 3166-1), `T1` or `XX`.
+    /// Denies callers with this `country` [label](DenyRule::label): an ISO 3166-1 code, `T1` (Tor) or `XX` (unknown).
     ///
     /// # Errors
     /// Fails if `code` is not two ASCII letters or digits.
@@ -111,14 +111,14 @@ impl DenyRule {
     /// Fails if the name or the value is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
     pub fn label(name: impl Into<Cow<'static, str>>, value: &str) -> Result<DenyRule, DenyRuleError> {
         let name = name.into();
-        check_length("label's name", &name)?;
-        check_length("label's value", value)?;
+        check_length("label name", &name)?;
+        check_length("label value", value)?;
         Ok(DenyRule(DenyKind::Label { name, value: value.to_ascii_uppercase() }))
     }
 }
 
 impl DenyRule {
-    /// Describes the kind of the rule without the key's content. A layer can apply all rules of a kind or none of them.
+    /// Describes the rule's kind without a key's content. In a layer, either all rules of a kind can match or none can.
     pub(crate) fn kind(&self) -> String {
         match &self.0 {
             DenyKind::Key(key) => format!("key {}", key.kind()),
@@ -201,8 +201,8 @@ mod tests {
             (DenyRule::user_agent("**"), "would deny every caller"),
             (DenyRule::user_agent(&"x".repeat(257)), "1 to 256 bytes"),
             (DenyRule::country("PRK"), "country \"PRK\""),
-            (DenyRule::label("", "1"), "label's name \"\""),
-            (DenyRule::label("asn", ""), "label's value \"\""),
+            (DenyRule::label("", "1"), "label name \"\""),
+            (DenyRule::label("asn", ""), "label value \"\""),
         ] {
             let error = result.expect_err("an invalid rule").to_string();
             assert!(error.contains(part), "{error}");

@@ -9,8 +9,8 @@ use super::key::Key;
 use super::name::PolicyName;
 
 /// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys, and
-/// digests are safe to log. Two keys have the same digest with a probability of 2^-128. Without the secret, it is not
-/// possible to search for such keys.
+/// digests are safe to log. Two different keys have the same digest with a probability of 2^-128. Without the secret,
+/// it is not possible to search for such keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     // Two words, because the 16-byte alignment of a `u128` would enlarge every struct that contains a digest.
@@ -51,7 +51,7 @@ impl Digest {
         Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
-    /// Derives the digest of one shard of the key. Applying this function twice restores the digest.
+    /// Derives the digest of one shard of the key. Calling this method again with the same index restores the digest.
     #[must_use]
     pub(crate) const fn shard(self, index: u8) -> Digest {
         const SPREAD: u128 = 0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f;
@@ -96,7 +96,7 @@ impl Secret {
     }
 
     /// Computes the digest of `key`, using SipHash-1-3 (Aumasson and Bernstein, 2012) with a 128-bit output. If the key
-    /// was created from a digest, returns this digest.
+    /// was created from a digest, returns that digest.
     pub fn digest(&self, key: &Key) -> Digest {
         key.as_digest().unwrap_or_else(|| self.hash(key.bytes()))
     }

@@ -36,7 +36,7 @@ pub enum Enforce {
     /// Denials are enforced for every key.
     #[default]
     Always,
-    /// Denials are enforced for no keys.
+    /// Denials are not enforced for any key.
     Never,
     /// Denials are enforced for a share of the keys, from 0.0 to 1.0.
     ///
@@ -106,7 +106,7 @@ impl Policy {
         Ok(self.enforce(enforce))
     }
 
-    /// The keys for which denials under this policy are enforced, unless this is changed at run time.
+    /// The keys for which denials under this policy are enforced, unless the setting is changed at run time.
     pub const fn enforcement(&self) -> Enforce {
         self.enforce
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_covers_about_that_share_of_keys_and_grows_without_dropping_any() {
+    fn a_share_covers_about_that_many_keys_and_includes_all_keys_of_a_smaller_share() {
         let mut before: Vec<Digest> = Vec::new();
         for (share, least, most) in [(0.0, 0, 0), (0.1, 900, 1_100), (0.5, 4_800, 5_200), (1.0, 10_000, 10_000)] {
             let covered: Vec<Digest> = rows().filter(|row| Enforce::Share(share).covers(|| *row)).collect();

@@ -48,8 +48,9 @@ use super::nat64::canonical;
 /// they are empty or contain a space, a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`.
 ///
 /// # Size
-/// Keys of up to 64 bytes need no allocation. A string takes 8 bytes plus its length, rounded up to a multiple of 8; an
-/// IPv4 network 8 bytes, an IPv6 network 24, a number of up to 64 bits 16, and a tuple 8 plus the size of its parts.
+/// Keys of up to 64 bytes need no allocation. A string takes 8 bytes plus its length, rounded up to a multiple of 8. An
+/// IPv4 network takes 8 bytes, an IPv6 network takes 24, and a number of up to 64 bits takes 16. A tuple takes 8 bytes
+/// plus the size of its parts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The parts, one after the other. Each part encodes its length, so padding never makes two keys equal.
@@ -74,7 +75,7 @@ impl Key {
     pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
     /// Creates a key for the network of an address, with a prefix of `prefix_v4` bits for IPv4 or `prefix_v6` bits for
-    /// IPv6. A prefix longer than the address stands for the whole address.
+    /// IPv6. A prefix longer than the address covers the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -135,7 +136,7 @@ impl Key {
     }
 
     pub(crate) fn found(source: KeySource, name: &str, value: &[u8]) -> Key {
-        // White space around a header's value is not part of the value.
+        // Whitespace around a header's value is not part of the value.
         let is_field = matches!(source, KeySource::Bearer | KeySource::Header);
         let value = if is_field { value.trim_ascii() } else { value };
         let detail = source as u64 | (name.len() as u64) << 8;
@@ -144,8 +145,8 @@ impl Key {
         key
     }
 
-    /// Returns the [text form](Key#text-form), with the type and the whole content of the key. Do not log the text form
-    /// of a credential.
+    /// Returns the [text form](Key#text-form), which shows the type and the whole content of the key. Do not log the
+    /// text form of a credential.
     pub fn to_text(&self) -> String {
         super::key_text::write(self, true)
     }
@@ -169,7 +170,7 @@ pub(crate) enum KeySource {
     Path = 3,
 }
 
-/// The type of a part, which is its first byte. Stored digests depend on these numbers.
+/// The type of a part, as encoded in its first byte. Stored digests depend on these numbers.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Tag {

@@ -136,7 +136,7 @@ const SOURCES: [(KeySource, &str); 4] = [
     (KeySource::Path, "path"),
 ];
 
-/// Writes the text form of a key, or only its type if `shown` is false.
+/// Returns the text form of a key, or only its type if `shown` is false.
 pub(super) fn write(key: &Key, shown: bool) -> String {
     let (mut text, mut rest) = (String::new(), key.bytes());
     // For each tuple that encloses the next part, the number of parts left and the total number of parts.

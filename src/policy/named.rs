@@ -15,8 +15,8 @@ use crate::algorithm::{Quota, QuotaError};
 /// A named quota, optionally with different quotas for tiers of callers.
 ///
 /// Every key has one row under a policy, whatever its tier, so tokens stay spent when a caller's tier changes; see
-/// [tiers and routes](crate::docs::tiers_and_routes). Policies of one limiter that have the same name share rows. It is
-/// a [mistake](crate::observe::Mistake) if their quotas or tiers differ.
+/// [tiers and routes](crate::docs::tiers_and_routes). Within a limiter, policies with the same name share rows. It is a
+/// [mistake](crate::observe::Mistake) if their quotas or tiers differ.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -45,7 +45,7 @@ impl Policy {
     ///
     /// # Panics
     /// Panics if the name is not 1 to 128 printable ASCII characters, or if the quota would deny every call because its
-    /// capacity is 0 and it has no reservations. In a `const`, this is a compile error.
+    /// capacity is 0 and it allows no reservations. In a `const`, this is a compile error.
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Policy {
         if let Err(error) = quota.validate() {
@@ -79,8 +79,8 @@ impl Policy {
     /// affected, because each tier has its own quotas.
     ///
     /// # Panics
-    /// Panics if the policy already has four quotas, or one with this period, or if the quota would deny every call. In
-    /// a `const`, this is a compile error.
+    /// Panics if [`Quotas::and`] would panic, if the quota would deny every call, if a tier has a different algorithm
+    /// for this period, or if there are more than eight different periods. In a `const`, this is a compile error.
     #[track_caller]
     #[must_use]
     pub const fn and(mut self, quota: Quota) -> Policy {
@@ -117,7 +117,7 @@ impl Policy {
     /// # Panics
     /// Panics if the tier has already been added, if a quota would deny every call, or if its algorithm differs from
     /// that of the policy's quota. If the policy or a tier has [several quotas](Quotas), only quotas with the same
-    /// period must have the same algorithm. The policy and its tiers may have at most eight different periods together.
+    /// period must have the same algorithm, but there may be at most eight different periods in total.
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: impl Into<Quotas>) -> Policy {
@@ -257,7 +257,7 @@ impl Policy {
     }
 }
 
-/// Describes two policies whose limits have the same name, such as a policy `api;1d` and the daily quota of `api`.
+/// Describes a conflict of limit names, such as between a policy `api;1d` and the daily quota of `api`.
 pub(crate) fn limit_conflict<'p>(policies: impl Iterator<Item = &'p Policy>) -> Option<String> {
     let mut limits: HashMap<Cow<'p, str>, &'p PolicyName> = HashMap::new();
     for policy in policies {

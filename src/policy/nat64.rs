@@ -1,4 +1,4 @@
-//! Canonical addresses: IPv4 addresses within IPv6 addresses count as IPv4 addresses (RFC 4291, RFC 6052).
+//! Canonical addresses: IPv4 addresses embedded in IPv6 addresses count as IPv4 addresses (RFC 4291, RFC 6052).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -11,7 +11,7 @@ pub(crate) fn nearest<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) 
     (distance <= (name.len() / 3).max(1)).then_some(found)
 }
 
-/// Returns a clause for error messages that suggests the [nearest] known name, or an empty string.
+/// Returns the [nearest] known name as a suggestion to append to an error message, or an empty string.
 pub(crate) fn suggestion<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> String {
     nearest(name, known).map_or(String::new(), |near| format!(" (did you mean {near:?}?)"))
 }

@@ -12,7 +12,7 @@ impl Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
     }
 
-    /// Creates a pattern for text that callers send, in which `*` matches only itself.
+    /// Creates a pattern in which `*` matches only itself, for text that callers send.
     pub(crate) fn exactly(text: &str) -> Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: true }
     }
@@ -30,7 +30,7 @@ impl Pattern {
         (!self.exact && !inner.is_empty() && !inner.contains('*')).then_some(inner)
     }
 
-    /// Returns whether the pattern cannot be matched by a single prefix, suffix or substring comparison.
+    /// Returns whether the pattern has text between two wildcards but is not of the form `*text*`.
     #[cfg(feature = "serde")]
     pub(crate) fn is_searched_alone(&self) -> bool {
         let is_gap = |gap: &str| gap.trim_matches('*').is_empty();
@@ -50,7 +50,7 @@ impl Pattern {
         let Some((first, rest)) = self.text.split_once('*') else { return self.text == text };
         let Some(mut text) = text.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        // The first occurrence is always sufficient, because the wildcard after it matches the rest.
+        // It suffices to try the first occurrence, because the wildcard after it matches any text.
         for part in middle.split('*') {
             match text.find(part) {
                 Some(at) => text = &text[at + part.len()..],
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_patterns_with_further_inner_text_are_searched_separately() {
+    fn only_patterns_that_combine_inner_and_other_text_are_searched_separately() {
         for (pattern, inner) in [("*Bot*", Some("bot")), ("**bot**", Some("bot")), ("bot*", None), ("*a*b*", None)] {
             assert_eq!(Pattern::new(pattern).inner(), inner, "{pattern}");
         }

@@ -7,7 +7,7 @@ use super::digest::{Digest, Secret};
 /// section 3).
 ///
 /// Without it, attackers who know the secret could choose keys whose digests fall into one bucket, and thereby evict
-/// another key's entry. Each table has its own random numbers. A table that can be saved derives them from its secret.
+/// another key's entry. Each table has its own random numbers. Saved tables derive them from the backend's secret.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,

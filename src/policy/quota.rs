@@ -237,7 +237,7 @@ mod tests {
             ("10/min burst", "expected a number of tokens from 0 to 999999999999999 after `burst`, found \"\""),
             ("10/min burst 5 burst 6", "`burst` is given twice"),
             ("10/min fixed sliding", "the algorithm is given twice"),
-            ("10/min sliding burst 5", "its capacity is its limit"),
+            ("10/min sliding burst 5", "its capacity equals its limit"),
             ("10/min burst 0", "every request would be refused"),
             (
                 "10/min reserve some",

@@ -11,7 +11,7 @@ use crate::algorithm::{Quota, QuotaError};
 /// One to [four](Quotas::MAX) quotas with different periods that apply together, such as 10 per second **and** 1,000
 /// per day. A call is charged under all of them, or it is denied and charged under none.
 ///
-/// Functions that take a quota also take a list of quotas. In text, the quotas are separated by `;`.
+/// Functions that take `impl Into<Quotas>` accept one quota or a list. In text, the quotas are separated by `;`.
 ///
 /// ```
 /// use tollgate::{policy::Quotas, Policy, Quota, DAY};

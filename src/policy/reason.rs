@@ -54,7 +54,7 @@ pub enum Reason {
     /// The backend failed, and the [failure mode](crate::FailureMode::Allow) allowed the charge.
     FailOpen,
     /// The charge does not fit now. It fits after [`Decision::retry_after`](crate::Decision::retry_after), which is
-    /// `None` if the charge would not fit until after [`Micros::MAX`](crate::algorithm::Micros::MAX).
+    /// `None` if the charge fits only after [`Micros::MAX`](crate::algorithm::Micros::MAX).
     QuotaExceeded,
     /// The cost exceeds the capacity plus the number of tokens that can be reserved.
     CostTooLarge,

@@ -141,8 +141,8 @@ impl Signal {
         })
     }
 
-    /// Returns the rule that lists of blocks show. Returns `None` for keys, whose content is not stored, and for text
-    /// that is too long for a rule, because clients could otherwise fill the memory with it.
+    /// Returns the rule to show in a list of blocks. Returns `None` for a key, because its content is not stored, and
+    /// for a text that is too long for a rule, because clients could otherwise fill up the memory.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_of_64_bits_is_one_signal() {
+    fn an_ipv6_network_with_a_prefix_of_64_bits_is_one_signal() {
         let signal = |text: &str| Signal::ip(text.parse().expect("an address"));
         assert_eq!(signal("2001:db8::1").to_key(), signal("2001:db8::ffff").to_key());
         assert_ne!(signal("2001:db8::1").to_key(), signal("2001:db8:0:1::1").to_key());

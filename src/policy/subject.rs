@@ -35,8 +35,8 @@ impl Subject {
         Subject { key: None, tier: None, quotas: None }
     }
 
-    /// Sets the tier, which selects one of the [policy's quotas](crate::Policy::tier). A name that is not `'static`, such
-    /// as a user's plan, must be owned: `.tier(user.plan.clone())`.
+    /// Sets the tier, which selects one of the [policy's quotas](crate::Policy::tier). A name that is not `'static`,
+    /// such as a user's plan, must be owned: `.tier(user.plan.clone())`.
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());
@@ -44,9 +44,9 @@ impl Subject {
     }
 
     /// Sets this caller's own quota, or several quotas that apply together, for example [from a
-    /// database](crate::docs::several_quotas#quotas-from-a-database). Parse texts with `text.parse::<Quotas>()`. In calls with this subject, they replace the
-    /// policy's quotas, unless a quota was [set for the key](crate::RateLimiter::set_key_quota) at run time. The key
-    /// keeps its row, so its spent tokens carry over when its quota changes.
+    /// database](crate::docs::several_quotas#quotas-from-a-database). To parse quotas, use `text.parse::<Quotas>()`. In
+    /// calls with this subject, these quotas replace the policy's, unless a quota was [set for the
+    /// key](crate::RateLimiter::set_key_quota) at run time. Spent tokens carry over when the quota changes.
     #[must_use]
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Subject {
         self.quotas = Some(Box::new(quota.into()));

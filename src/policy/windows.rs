@@ -66,8 +66,8 @@ impl fmt::Display for WindowFault {
                 let (count, unit) = duration::parts(Duration::from_micros(*period));
                 write!(
                     f,
-                    "two quotas with the period {count} {unit} have different algorithms; a key has one row for all tiers, so quotas \
-                     of one period must use the same algorithm"
+                    "two quotas with a period of {count} {unit} have different algorithms; a key has one row for all \
+                     tiers, so quotas with the same period must use the same algorithm"
                 )
             }
         }
@@ -125,7 +125,7 @@ impl Windows {
     }
 
     /// Returns the window of each quota of a list, which need not belong to the policy. Quotas with unknown periods use
-    /// the free windows, longest period first. Spent tokens are therefore always counted in some window.
+    /// the free windows, longest period first.
     #[inline]
     pub(super) fn assign(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
         let mut windows = [0; Quotas::MAX];

@@ -1,4 +1,4 @@
-//! Requests that the router refuses: bad tokens, missing rights, other origins, wrong methods and large inputs.
+//! Requests that the router refuses: bad tokens, missing permissions, other origins, wrong methods and large inputs.
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use tollgate::admin::{Admin, Operator, bearer_tokens};
@@ -100,7 +100,7 @@ async fn requests_from_pages_of_other_origins_are_refused() {
     }
 }
 
-/// An HTML form on another page can send neither JSON nor the content type of JSON.
+/// An HTML form on another page cannot send a body with the content type of JSON.
 #[tokio::test]
 async fn bodies_must_be_json_and_small() {
     let server = TestServer::start().await;
@@ -140,7 +140,7 @@ async fn wrong_methods_paths_and_queries_have_clear_errors() {
     }
     assert_problem(&server.get("tpo").await, 404, "GET /page, /policies, /top");
     let missing = server.get("policies?policy=apy").await;
-    assert_problem(&missing, 404, r#"there is no policy "apy" (did you mean "api"?); `GET /policies` lists them"#);
+    assert_problem(&missing, 404, r#"there is no policy "apy" (did you mean "api"?); see `GET /policies`"#);
     assert_problem(&server.get("blocks?after=7").await, 400, "`after`: expected a digest");
     assert_problem(&server.get("key").await, 400, "key");
 }

@@ -207,7 +207,7 @@ async fn any_listed_block_is_lifted_by_its_digest() {
 }
 
 #[tokio::test]
-async fn quotas_are_set_and_restored_for_all_a_tier_and_a_key() {
+async fn quotas_are_set_and_restored_for_all_callers_a_tier_and_a_key() {
     let server = TestServer::start().await;
     let (limiter, policy) = (&server.limiter, chat());
     let of = |subject: Subject| limiter.quotas(&policy, subject).to_string();

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// Parses `text` in the format that the file extension in `name` indicates. The JSON schema must accept valid files.
+/// Parses `text` in the format of the file extension of `name`. Panics if the JSON schema rejects a valid file.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     let reader = reader();
     let config = match name.rsplit_once('.').expect("expected a file extension").1 {
@@ -41,7 +41,7 @@ pub(crate) fn limiter(config: &Config) -> (RateLimiter, ManualClock) {
     (config.limiter(MemoryBackend::builder().clock(clock.clone()).build()).build(), clock)
 }
 
-/// An application limited by `config`, with the user, tier and country from `x-user`, `x-tier` and `x-country`.
+/// An application limited by `config`. It takes the user, tier and country from `x-user`, `x-tier` and `x-country`.
 pub(crate) fn app(config: &Config, limiter: &RateLimiter) -> Router {
     let header = |req: &Parts, name: &str| req.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     let user = move |req: &Parts| {
@@ -58,7 +58,7 @@ pub(crate) fn app(config: &Config, limiter: &RateLimiter) -> Router {
         .layer(config.layer(limiter, user).label("country", move |req: &Parts| header(req, "x-country")))
 }
 
-/// Sends a request such as `"GET /todos"` with these header lines.
+/// Sends a request such as `"GET /todos"` with header lines such as `"x-user: ada"`.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -70,7 +70,7 @@ pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     Answer::read(response).await
 }
 
-/// Returns the status of a response under one policy, and the name, limit and remaining tokens in its headers.
+/// Returns the status, and the policy name, limit and remaining tokens from the headers.
 pub(crate) async fn quota_headers(app: &Router, line: &str, lines: &[&str]) -> (u16, String, u64, u64) {
     let answer = call(app, line, lines).await;
     let (policies, limits) = (answer.policies(), answer.limits());

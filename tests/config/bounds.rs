@@ -50,7 +50,7 @@ fn values_larger_than_64_mib_are_rejected_while_parsing() {
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
-    // A few values that contain many copies of a long string exceed the bound too.
+    // A text of about 1 MiB exceeds the bound if it repeats a long string 100 times by alias.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
     let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();
@@ -61,7 +61,7 @@ fn values_larger_than_64_mib_are_rejected_while_parsing() {
 fn more_than_sixteen_levels_of_nesting_are_rejected_while_parsing() {
     let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let error = serde_json::from_str::<Config>(&nested(16)).unwrap_err().to_string();
-    assert!(error.contains("policies"), "expected an error about policies, not depth: {error}");
+    assert!(error.contains("policies"), "expected an error about policies, not about depth: {error}");
     let error = serde_json::from_str::<Config>(&nested(17)).unwrap_err().to_string();
     assert!(error.starts_with("nested more than 16 levels deep"), "{error}");
 }

@@ -42,7 +42,7 @@ labels = ["asn"]
 max_entries = 1000
 "#;
 
-// The file contains a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
+// The name of one policy is the number 404, and YAML 1.1 reads the country `NO` as a boolean.
 const YAML: &str = r#"
 auto_block:
   policies: [web]

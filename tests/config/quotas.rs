@@ -24,7 +24,7 @@ fn quota() -> impl Strategy<Value = Quota> {
     let reserved = prop_oneof![Just(None), Just(Some(None)), tokens().prop_map(|tokens| Some(Some(tokens)))];
     let start = prop::option::of(0..100_000_000_000_u64);
     (0..3, tokens(), micros, prop::option::of(tokens()), reserved, start).prop_filter_map(
-        "a valid quota",
+        "an invalid quota",
         |(algorithm, rate, micros, capacity, reserved, start)| {
             let period = Duration::from_micros(micros);
             let mut quota = match algorithm {
@@ -44,7 +44,7 @@ fn quota() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// Returns a quota as a table of all its fields.
+/// Writes a quota as a table with all fields.
 fn fields(quota: &Quota) -> Value {
     let algorithm = match quota.algorithm() {
         Algorithm::TokenBucket => "token_bucket",

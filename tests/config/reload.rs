@@ -104,7 +104,7 @@ async fn a_broken_configuration_changes_nothing() {
     for _ in 0..25 {
         call(&app, "GET /todos", &["x-user: ada"]).await;
     }
-    // Each of these cases combines valid changes with an invalid change.
+    // Each case combines the valid changes in `good` with changes that must not be applied.
     let good = [("\"60/min\"\n\n    [policies.api]", "\"6/min\"\n\n    [policies.api]"), ("\"mallory\"", "\"ada\"")];
     for broken in [
         [("\"30/min\"", "\"30/mim\"")].as_slice(),

@@ -6,7 +6,7 @@ use tollgate::{Config, RateLimiter, key};
 
 use crate::app::{app, call, limiter, toml};
 
-/// Returns the status, and the limits in the headers with their remaining tokens, such as `api=9 all=99`.
+/// Returns the status, and the remaining tokens of each policy in the headers, such as `api=9 all=99`.
 async fn left(app: &Router, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = call(app, line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -208,7 +208,7 @@ async fn unused_routes_are_listed_by_their_lines() {
 
 #[test]
 #[should_panic(expected = "has none of `default`, `all_routes` and `routes`, so this layer would limit nothing")]
-fn a_layer_of_a_file_in_which_no_policy_applies_is_an_error() {
+fn config_layer_panics_if_no_policy_applies() {
     let config = toml("[policies.api]\nquota = \"1/h\"");
     let (limiter, _clock) = limiter(&config);
     let _ = config.layer(&limiter, key::client_ip());

@@ -1,5 +1,4 @@
-//! Reloads on a shared backend. A reload in one process applies to all processes, regardless of the files that they
-//! started with.
+//! Reloads on a shared backend. A reload in one process applies to all processes, whatever files they started with.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -116,7 +115,7 @@ async fn a_reload_in_one_process_applies_to_all_processes() {
     let (first, second) =
         (first_config.limiter(backend.clone()).build(), second_config.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
-        // The first process needs the notices even when the second process goes back to its own initial file.
+        // The first process needs the notices even if the second process reloads the file that it started with.
         second_config.reload(&second, &file(own, free)).await.unwrap();
         assert_eq!(rates(&first_config, &first), (own.into(), free.into()));
         assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
@@ -133,7 +132,7 @@ async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
     old.reload(&limiter, &file(30, 40)).await.unwrap();
     drop(limiter);
 
-    // The quotas of the last reload still apply after the program has ended.
+    // The quotas of the last reload still apply after a restart.
     let new = file(50, 60);
     let limiter = new.limiter(backend.clone()).build();
     backend.deliver_to_last_subscriber();
@@ -157,7 +156,7 @@ async fn a_reload_applies_the_enforcement_to_all_processes_and_after_a_restart()
     assert_eq!([enforcement(&first), enforcement(&second)], [Enforce::Always; 2]);
     drop((first, second));
 
-    // As for quotas, a reload after a restart replaces the setting, even if its notice has not arrived yet.
+    // A reload after a restart replaces the enforcement, even if the notice has not arrived yet.
     let new = file(", enforce = 0.5");
     let limiter = new.limiter(backend.clone()).build();
     let reloaded = new.reload(&limiter, &new).await.unwrap();
@@ -206,7 +205,7 @@ async fn a_reload_is_refused_while_another_is_in_progress() {
     assert_eq!(rates(&config, &limiter), (32, 42));
 }
 
-/// A backend whose channel replies only when it is polled for the second time.
+/// A backend whose channel is pending once before it confirms a notice.
 #[derive(Debug)]
 struct SlowBackend(SharedBackend);
 

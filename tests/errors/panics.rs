@@ -1,4 +1,4 @@
-//! Mistakes in a program that cause a panic when the program starts or, in a `const`, a compile error.
+//! Programming mistakes that cause a panic at startup or, in a `const`, a compile error.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) fn constructors(list: &mut List) {
     list.panic("a name that headers cannot contain", || PolicyName::new("caf\u{e9}"));
     list.panic("too long a name", || {
         const LONG: &str = concat!(
-            "a name that no header should carry in each of its responses, however well it describes what the policy ",
+            "a name that is much too long for a header in every response, however well it describes what the policy ",
             "is for, and whom it counts",
         );
         Policy::new(LONG, TEN_PER_MINUTE)
@@ -66,7 +66,7 @@ pub(crate) fn layers(list: &mut List) {
     list.panic("a header name in capitals", || key::header("X-API-Key"));
     list.panic("a header name with a space", || layer().shadow_header("x limited"));
     list.panic("an empty header name", || layer().label_from_header("country", ""));
-    list.panic("an address from a header name in capitals", || key::client_ip().from_header("CF-Connecting-IP"));
+    list.panic("a client address from a header name in capitals", || key::client_ip().from_header("CF-Connecting-IP"));
     let denying = |rules: &[DenyRule]| {
         let list = DenyList::from_iter(rules.iter().cloned());
         let layer = layer().limiter(&RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build());
@@ -93,15 +93,15 @@ pub(crate) fn routes(list: &mut List) {
     };
     list.panic("an unknown policy", || limits().route("serach"));
     list.panic("a duplicate policy", || limits().policy(Policy::new("search", TEN_PER_MINUTE)));
-    list.panic("a group of an unknown policy", || limits().group("todos", ["todo/create", "serach"]));
+    list.panic("a group with an unknown policy", || limits().group("todos", ["todo/create", "serach"]));
     list.panic("a group that names a policy twice", || limits().group("todos", ["search", "search"]));
     list.panic("a group with the name of a policy", || limits().group("search", ["todo/create"]));
-    list.panic("a policy with the name of one for all requests", || {
+    list.panic("a policy with the same name as one for all requests", || {
         let all = || Policy::new("all", TEN_PER_MINUTE);
         limits().configure(|layer| layer.and(all(), key::global())).policy(all())
     });
     list.panic("an unknown default group", || limits().default_group("serach"));
-    list.panic("options of another layer", || {
+    list.panic("a closure that returns another layer", || {
         limits().configure(|_| RateLimitLayer::new(TEN_PER_MINUTE, key::global()))
     });
     list.panic("a default policy with the name of another policy", || {
@@ -115,7 +115,7 @@ pub(crate) fn routes(list: &mut List) {
     list.panic("a duplicate line", || limits().table([("/search", "search"), ("/search", "search")]));
     list.panic("a method in lower case", || limits().table([("get /search", "search")]));
     list.panic("a misspelled method", || limits().table([("GTE /search", "search")]));
-    list.panic("a parameter of axum 0.7", || limits().table([("/search/:id", "search")]));
+    list.panic("a parameter in the syntax of axum 0.7", || limits().table([("/search/:id", "search")]));
     list.panic("a cost that never fits", || {
         axum::Router::<()>::new()
             .route("/", axum::routing::get(|| async {}))

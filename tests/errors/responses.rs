@@ -63,7 +63,7 @@ pub(crate) async fn extractors(list: &mut List) {
     list.response("the same over gRPC", send(&app, "application/grpc").await).await;
     let own = |_: &axum::http::request::Parts| Err::<u64, _>(KeyError::new("no tenant: put the tenant layer outside"));
     let app = behind(RateLimitLayer::new(quota, own));
-    list.response("an error of a custom extractor", send(&app, "text/plain").await).await;
+    list.response("an error from a custom extractor", send(&app, "text/plain").await).await;
 
     let app = Router::new().route("/", get(|_: RateLimitStatus| async {}));
     list.response("a handler with `RateLimitStatus`, without a layer", send(&app, "text/plain").await).await;

@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_millis(300);
 pub(crate) async fn connecting(list: &mut List) {
     list.section("Redis, when connecting: Error");
     list.error("no URL", RedisBackend::connect("localhost").await);
-    list.error("a URL of another scheme", RedisBackend::connect("http://app:hunter2@localhost").await);
+    list.error("a URL with another scheme", RedisBackend::connect("http://app:hunter2@localhost").await);
     list.error("an invalid port", RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await);
     list.error("no server at the address", RedisBackend::connect("redis://127.0.0.1:1").await);
     list.error(
@@ -38,7 +38,7 @@ pub(crate) async fn deciding(list: &mut List) {
         ("a replica without its primary", "-MASTERDOWN Link with MASTER is down\r\n"),
         ("a server that is starting", "-LOADING Redis is loading the dataset in memory\r\n"),
         ("a cluster that is down", "-CLUSTERDOWN Hash slot not served\r\n"),
-        ("a cluster, connected to as one server", "-MOVED 7 127.0.0.1:1\r\n"),
+        ("a cluster that is used as a single server", "-MOVED 7 127.0.0.1:1\r\n"),
         ("rows in several slots", "-CROSSSLOT Keys in request don't hash to the same slot\r\n"),
         ("a missing permission", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"),
         (
@@ -66,8 +66,8 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("the same on Valkey", "-NOPERM No permissions to access a key\r\n"),
         ("a wrong password", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
-        ("a long script of another client", "-BUSY Redis is busy running a script.\r\n"),
-        ("full memory", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+        ("a long-running script of another client", "-BUSY Redis is busy running a script.\r\n"),
+        ("a server without free memory", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
         (
             "the same on Redis 6",
             "-ERR Error running script (call to f_3a): @user_script:1: @user_script: 1: -OOM command not allowed when \
@@ -75,7 +75,7 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("a full disk", "-MISCONF Redis is configured to save RDB snapshots\r\n"),
         ("missing replicas", "-NOREPLICAS Not enough good replicas to write.\r\n"),
-        ("a key of another application", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+        ("another application's key", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
         (
             "the same on Redis 6",
             "-ERR Error running script (call to f_3a): @user_script:1: WRONGTYPE Operation against a key holding the wrong \
@@ -88,7 +88,7 @@ pub(crate) async fn deciding(list: &mut List) {
 
     let limiter = limiter(&fake_server(b"")).await;
     limiter.try_limit(&API, 7).await.unwrap_err();
-    list.error("the next call after one without a reply", limiter.try_limit(&API, 7).await);
+    list.error("the call after one without a reply", limiter.try_limit(&API, 7).await);
     let many = (0..1001).map(|key| Charge::new(&API, key));
     list.error("too many charges", limiter.try_limit_all(many).await);
 }

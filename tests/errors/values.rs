@@ -56,7 +56,7 @@ pub(crate) fn policies(list: &mut List) {
     let (ten_per_minute, no_capacity) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(10, MINUTE).capacity(0));
     let api = || Policy::new("api", ten_per_minute);
     list.error("an empty name", PolicyName::try_new(""));
-    list.error("a name of two lines", Policy::try_new("two\nlines", ten_per_minute));
+    list.error("a name with two lines", Policy::try_new("two\nlines", ten_per_minute));
     list.error("too long a name", Policy::try_new("n".repeat(200), ten_per_minute));
     list.error("a quota that refuses everything", Policy::try_new("api", no_capacity));
     list.error("a tier with such a quota", api().try_tier("free", no_capacity));
@@ -73,7 +73,7 @@ pub(crate) fn deny_rules_and_networks(list: &mut List) {
     list.error("a tuple without a comma", "(7)".parse::<Key>());
     list.error("an empty user agent", DenyRule::user_agent(""));
     list.error("a pattern for all user agents", DenyRule::user_agent("*"));
-    list.error("a country by name", DenyRule::country("Germany"));
+    list.error("a country name instead of a code", DenyRule::country("Germany"));
     list.error("a label without a name", DenyRule::label("", "64496"));
     list.error("a label without a value", DenyRule::label("asn", ""));
     list.error("a label that is too long", DenyRule::label("asn", &"x".repeat(300)));

@@ -29,7 +29,7 @@ impl Running {
         std::fs::rename(other, &self.file).unwrap();
     }
 
-    /// Requests a reload. Returns the response body, in which the file has the name that the example's comment uses.
+    /// Requests a reload. Returns the response body, with the file's path replaced by `limits.toml`.
     async fn reload(&self, status: u16) -> String {
         let response = send(LOCALHOST, self.operators, "POST /reload", &[], "").await;
         assert_eq!(response.status(), status, "{response:?}");

@@ -1,7 +1,7 @@
 use crate::running::Example;
 
 #[test]
-fn jobs_run_at_their_due_times_and_a_cancelled_time_is_reused() {
+fn jobs_run_at_their_due_times_and_a_canceled_time_is_reused() {
     let example = Example::start("job_scheduling", &[]);
     for line in ["job 1 runs in 0.5 s", "job 2 runs in 1.5 s", "job 3 runs in 2.0 s", "job 4 runs in 3.0 s"] {
         check_line(&example.line(), example.promised(line));
@@ -19,9 +19,8 @@ fn jobs_run_at_their_due_times_and_a_cancelled_time_is_reused() {
     assert!(example.ends());
 }
 
-/// Compares a line with the promised line. A busy machine may run jobs late, and the delays that the example prints are
-/// then shorter. For this reason, each time is checked in one direction only: no job may run early or wait longer than
-/// promised.
+/// Compares a line with the promised line. A busy machine may run jobs late, which shortens the delays that the example
+/// prints. Therefore, only one direction is checked: no job may run early or wait longer than promised.
 #[track_caller]
 fn check_line(line: &str, promised: &str) {
     let (words, times) = parts(line);

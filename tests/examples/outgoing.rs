@@ -1,6 +1,6 @@
 use crate::running::Example;
 
-/// The test runs the example again if the machine stalled for longer than the example tolerates.
+/// Runs the example a second time if the machine stalled for longer than the example tolerates.
 #[test]
 fn limited_calls_pass_within_five_seconds_and_most_unlimited_calls_are_refused() {
     match run() {

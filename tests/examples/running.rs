@@ -1,4 +1,4 @@
-//! Runs examples as child processes, and sends HTTP requests to them.
+//! Runs examples as child processes and sends HTTP requests to them.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
-/// The maximum time to wait for an example, which is long because the machine may be busy.
+/// The maximum time to wait for an example. It is long because the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const LOCALHOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -73,7 +73,7 @@ impl Example {
 
     /// Waits for the example to exit. Returns whether it succeeded.
     pub(crate) fn ends(mut self) -> bool {
-        assert!(self.lines.recv_timeout(TIMEOUT).is_err(), "example {}: expected no further line", self.name);
+        assert!(self.lines.recv_timeout(TIMEOUT).is_err(), "example {}: expected no more lines", self.name);
         self.child.wait().unwrap().success()
     }
 
@@ -125,7 +125,7 @@ pub(crate) async fn send(
         text
     };
     let text = tokio::time::timeout(TIMEOUT, exchange).await;
-    let text = text.unwrap_or_else(|_| panic!("{request}: no response in {TIMEOUT:?}"));
+    let text = text.unwrap_or_else(|_| panic!("{request}: no response within {TIMEOUT:?}"));
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request}: received {text:?}"));
     TestResponse { head: head.to_owned(), body: body.to_owned() }
 }

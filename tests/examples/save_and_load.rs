@@ -19,7 +19,7 @@ async fn spent_tokens_are_saved_on_shutdown_and_loaded_on_start() {
     let server = example.address();
     assert_eq!(statuses(3, server, "GET /", &[]).await, example.promised("200 200 429"));
 
-    // A damaged file is reported, and the service starts without it.
+    // The service starts even if the file is damaged.
     drop(example);
     std::fs::write(directory.join("limits.state"), "damaged").unwrap();
     let example = Example::start_with("save_and_load", &[], &environment);

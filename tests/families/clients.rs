@@ -18,8 +18,8 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     value.parse().ok()
 }
 
-/// Returns how long octokit's plugin-throttling waits: as long as `retry-after` says or, without this header, until one
-/// second after `x-ratelimit-reset`.
+/// Returns how long octokit's plugin-throttling waits: for the time in `retry-after` after a 429, or until one second
+/// after `x-ratelimit-reset` if no requests remain.
 fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     let primary = number(headers, "x-ratelimit-remaining") == Some(0);
     match number(headers, "retry-after") {
@@ -56,7 +56,7 @@ async fn the_retry_time_is_exact_in_every_family() {
         {
             let (layer, clock) = layer("seven", quota);
             let app = app(layer.headers(family));
-            // Advance the clock by a fraction of a second, so that rounding matters.
+            // Advance the clock by a fractional number of seconds, so that rounding matters.
             clock.advance(Duration::from_micros(10_123_457));
             assert_eq!(take(&app, 7).await.status, 200);
             let refused = take(&app, 1).await;

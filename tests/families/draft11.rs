@@ -77,7 +77,7 @@ async fn the_window_never_allows_a_faster_pace_than_the_quota() {
 #[tokio::test]
 async fn the_window_depends_on_the_algorithm() {
     for (quota, policy, after_one, after_all, denied) in [
-        // For a bucket, `t` is how long it takes to refill as many tokens as are left or, if none are left, one token.
+        // For a bucket, `t` is the time to refill as many tokens as are left, or one token if none are left.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
         // For a fixed window, `t` is always the time until the window ends.
         (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "q=10;w=60", "r=9;t=45", "r=0;t=45", "r=0;t=45"),
@@ -151,7 +151,7 @@ async fn a_tier_shows_its_own_quota_under_the_policys_name() {
 
 #[tokio::test]
 async fn the_largest_quota_fits_a_structured_field_integer() {
-    // Fifteen digits are the maximum for an integer in a structured field.
+    // An integer in a structured field has at most fifteen digits.
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, Quota::MAX_PERIOD);
     let (layer, _clock) = layer(&"n".repeat(128), quota);
     let answer = take(&app(layer), 1).await;

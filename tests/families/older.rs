@@ -100,7 +100,7 @@ async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
         ["ratelimit-limit: 10", "ratelimit-policy: 10;w=60", "ratelimit-remaining: 8", "ratelimit-reset: 12"]
     );
     take(&app, 7).await;
-    // Now 1 of 10 and 3 of 12 tokens are left. For a bucket, the reset is the time at which the bucket will be full.
+    // Now 1 of 10 and 3 of 12 tokens are left. For a bucket, the reset is when the bucket will be full.
     let last = take(&app, 1).await;
     assert_eq!(lines(&last)[2..], ["ratelimit-remaining: 0", "ratelimit-reset: 60"]);
     // Three tokens are available after 18 s under `minute`, but only at the end of the day under `day`.

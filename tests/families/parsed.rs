@@ -140,7 +140,7 @@ fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize
 }
 
 fn rules() -> impl Strategy<Value = Vec<(String, Quota)>> {
-    proptest::collection::vec((name(), quota()), 1..=4).prop_filter("names that differ", |rules| {
+    proptest::collection::vec((name(), quota()), 1..=4).prop_filter("distinct names", |rules| {
         rules.iter().enumerate().all(|(i, (name, _))| rules[..i].iter().all(|(known, _)| known != name))
     })
 }

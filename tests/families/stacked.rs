@@ -11,7 +11,7 @@ fn limit(name: &str, rate: u64, family: HeaderFamily) -> RateLimitLayer {
     layer(name, Quota::token_bucket(rate, MINUTE)).0.headers(family)
 }
 
-/// A service that sends its own fields, like a limiter in another language.
+/// A service that sends its own fields, like a limiter written in another language.
 fn service_with(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
     let handler = move || async move {
         let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));

@@ -18,7 +18,7 @@ fn limited() -> Router {
 }
 
 #[tokio::test]
-async fn forms_of_an_ipv4_address_share_a_bucket_and_so_do_addresses_in_an_ipv6_64() {
+async fn forms_of_an_ipv4_address_share_a_bucket_and_so_do_addresses_in_an_ipv6_64_prefix() {
     let app = limited();
     for (peer, status) in [
         ("203.0.113.7", 200),

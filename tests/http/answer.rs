@@ -61,7 +61,7 @@ impl Answer {
         Some(value.parse().unwrap())
     }
 
-    /// Returns the body as a problem (RFC 9457), whose status must match the status line.
+    /// Returns the body as a problem document (RFC 9457), whose status must match the status line.
     pub(crate) fn problem(&self) -> serde_json::Value {
         assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json");
         let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
@@ -79,7 +79,7 @@ impl Answer {
         let list: sfv::List = sfv::Parser::new(&lines.join(", ")).parse().unwrap();
         list.iter()
             .map(|entry| {
-                let sfv::ListEntry::Item(item) = entry else { panic!("an inner list in {lines:?}") };
+                let sfv::ListEntry::Item(item) = entry else { panic!("unexpected inner list in {lines:?}") };
                 let name = item.bare_item.as_string().expect("expected a string").as_str().to_owned();
                 let parameters = item.params.iter().map(|(key, value)| {
                     let value = i64::from(value.as_integer().expect("expected an integer"));

@@ -1,4 +1,4 @@
-//! The subjects that a limit counts: users, anonymous callers, callers with tiers, and asynchronous keys.
+//! Limits for users, anonymous callers and tiers, and keys that are found asynchronously.
 
 use axum::http::request::Parts;
 use tollgate::key::Extraction;

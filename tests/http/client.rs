@@ -44,7 +44,7 @@ impl Client {
         self.send("GET", &[&format!("x-user: {user}")]).await
     }
 
-    /// Sends these header lines without a body, and reads until the server closes the connection.
+    /// Sends a request with these header lines and no body, and reads until the server closes the connection.
     pub(crate) async fn send(&self, method: &str, lines: &[&str]) -> Answer {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let mut stream = TcpStream::connect(self.0).await.unwrap();

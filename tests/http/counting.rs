@@ -1,4 +1,4 @@
-//! Which requests pass under one or several limits, and at which microsecond.
+//! Checks with microsecond precision which requests pass under one or several limits.
 
 use std::time::Duration;
 

@@ -41,7 +41,7 @@ async fn a_key_error_from_a_handler_responds_with_its_status() {
 
 #[cfg(feature = "wait")]
 #[tokio::test]
-async fn waiting_in_a_handler_without_reservations_responds_500_with_the_remedy() {
+async fn waiting_in_a_handler_without_reservations_responds_with_500_and_the_remedy() {
     async fn patient(State(limiter): State<RateLimiter>) -> Result<(), LimitError> {
         limiter.acquire(&LOGIN, "ada").wait_up_to(HOUR).await?;
         Ok(())

@@ -26,7 +26,7 @@ async fn a_handler_can_read_the_status_of_its_limits() {
 }
 
 #[tokio::test]
-async fn a_missing_status_extension_responds_500_and_suggests_with_status() {
+async fn a_missing_status_extension_responds_with_500_and_suggests_with_status() {
     async fn show(_status: RateLimitStatus) {}
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(ALL, key::global()).limiter(&limiter);

@@ -78,7 +78,7 @@ impl Clock for YieldingClock {
     }
 }
 
-/// Runs `count` random operations on the current thread. `random` is the seed of the random numbers.
+/// Runs `count` random operations on the current thread. `random` is the seed.
 pub(crate) fn run_operations(
     backend: &MemoryBackend,
     clock: &ManualClock,
@@ -143,7 +143,7 @@ pub(crate) fn run_operations(
     events
 }
 
-/// Returns an order of the events in which the algebra gives the same results, if there is one.
+/// Returns an order of the events in which the algebra gives the recorded results, if there is one.
 pub(crate) fn order(events: &[Event]) -> Option<Vec<usize>> {
     let mut order = Vec::new();
     search(events, &[Table { rows: Default::default(), now: BEGIN }], &mut order).then_some(order)

@@ -1,6 +1,6 @@
-//! Random multi-threaded histories of the memory backend, which contain concurrent charges to up to three rows, checks,
-//! settlements, resets and clock advances. Each history must be linearizable. The operating system's scheduler
-//! determines the interleavings.
+//! Random multi-threaded histories of the memory backend: concurrent charges to up to three rows, checks, settlements,
+//! resets and clock advances. Each history must be linearizable. The operating system's scheduler determines the
+//! interleavings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

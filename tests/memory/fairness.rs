@@ -4,12 +4,13 @@ use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::Ma
 
 use crate::support::now;
 
-/// The number of keys that an attacker invents under each flooded policy, which is enough to fill the default table.
-/// The attacker sends three requests with each key.
+/// The number of keys that an attacker invents under each flooded policy, enough to fill the default table. The
+/// attacker sends three requests with each key.
 const INVENTED: u64 = 1_200_000;
 const HOURS: u64 = 12;
 const MINUTES: u64 = 60;
-/// The number of honest requests per minute. Half of them come from callers that were known before the flood.
+/// The number of honest requests per minute under each policy that is not flooded. Half of them come from callers that
+/// were known before the flood.
 const HONEST: u64 = 10_000;
 
 fn hostile(name: &'static str) -> Policy {
@@ -34,7 +35,7 @@ fn floods_under_three_of_five_policies_do_not_affect_the_others() {
 fn flood(flooded: &[Policy], others: &[Policy], minutes: u64) {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    // Keys stay denied for longer than the simulated time.
+    // Exhausted keys stay denied for longer than the simulated time.
     let denied = Policy::new("denied", Quota::token_bucket(2, 7 * DAY));
     let exhaust = |policy: &Policy, key: u64| while now(limiter.try_limit(policy, ("victim", key))).is_allowed() {};
     for key in 0..10_000 {

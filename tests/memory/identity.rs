@@ -4,7 +4,7 @@ use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimiter};
 
 use crate::support::now;
 
-/// Two names with the same FNV-1a hash, by which policies were once identified.
+/// Two names with the same FNV-1a hash. Policies were once identified by this hash.
 const PAIR: [&str; 2] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Regression: a row identified its quota by only ten bits, so after 1,024 quotas, rows seemed to belong to other
+//! Regression tests: a row identified its quota by only ten bits, so after 1,024 quotas, rows seemed to belong to other
 //! quotas.
 
 use std::time::Duration;

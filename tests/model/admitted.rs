@@ -1,16 +1,16 @@
-//! Checks, in exact arithmetic, that the admitted tokens are within the bound of their quota.
+//! Checks in exact arithmetic that the admitted tokens are within the quota's bound.
 
 use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
-/// An admitted charge: its cost, the tokens that remain used after its settlement, and the instant at which they count.
+/// An admitted charge, which counts from `due`. `used` is the part of `cost` that was not refunded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmittedCharge {
     pub(crate) due: i128,
     pub(crate) cost: i128,
     pub(crate) used: i128,
-    /// Whether the charge is a reservation, which is due after its decision.
+    /// Whether the charge is a reservation that was due after its decision.
     pub(crate) reserved: bool,
 }
 
@@ -23,12 +23,11 @@ impl AdmittedCharge {
 
 /// Checks the tokens used in every interval between two charges.
 ///
-/// For a bucket and a fixed window, the limit is the capacity plus the tokens refilled since the start of the interval.
-/// An interval that *begins* with a reservation has a higher limit. The reservation may cost more than the capacity.
-/// Its due time is also rounded up to the next microsecond (for a window, to the next boundary), so the refill may
-/// exceed what is needed by up to one tick's worth of tokens. In such an interval, the reservation's cost plus this
-/// excess replaces the capacity. A refund returns at most as many tokens as the capacity, so the cost counts only up to
-/// the used tokens plus the capacity.
+/// For token buckets and fixed windows, the limit is the capacity plus the tokens refilled since the start of the
+/// interval. An interval that *begins* with a reservation has a higher limit, because the reservation may cost more
+/// than the capacity. In addition, the due time is rounded up to a whole microsecond or to a window boundary, so some
+/// excess tokens may be refilled. In such an interval, the reservation's cost plus the excess replaces the capacity. A
+/// refund returns at most as many tokens as the capacity, so the cost counts only up to `used` plus the capacity.
 pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     let mut admitted: Vec<AdmittedCharge> = admitted.to_vec();
     admitted.sort_by_key(|charge| charge.due);
@@ -53,8 +52,8 @@ pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), St
     Ok(())
 }
 
-/// Checks the limit of a sliding window at each charge: the tokens used in the current window, plus a share of those
-/// used in the previous window.
+/// Checks a sliding window at each charge. The tokens used in the current window, plus a share of those used in the
+/// previous window, must not exceed the limit.
 fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     for (i, last) in admitted.iter().enumerate() {
         let mut used = 0;
@@ -76,7 +75,7 @@ fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns the largest number of excess units refilled because a wait is rounded up to a microsecond or a boundary.
+/// Returns the most excess units that are refilled because a wait is rounded up to a microsecond or a window boundary.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

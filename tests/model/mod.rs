@@ -1,5 +1,5 @@
-//! A slow, simple limiter in exact integer arithmetic, written from the algorithms' definitions and not from their
-//! code.
+//! A slow, simple limiter in exact integer arithmetic. It implements the definitions of the algorithms independently of
+//! their code.
 //!
 //! A token consists of `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
 //! integers. To find a retry time, the model searches for the first instant at which the call is granted.
@@ -136,8 +136,7 @@ impl Model {
         (wait <= longest.as_micros() as i128).then_some(wait)
     }
 
-    /// Returns how long a charge of `tokens` at `now` has to wait until the debt has been repaid down to the
-    /// capacity.
+    /// Returns the time from `now` until a charge of `tokens` fits within the capacity.
     pub(crate) fn wait(&self, row: &Row, now: i128, tokens: u64) -> i128 {
         let over = self.over(row, now, i128::from(tokens), self.capacity);
         if self.algorithm == Algorithm::FixedWindow {
@@ -147,9 +146,9 @@ impl Model {
         }
     }
 
-    /// Returns the first instant, not before `now`, at which the ask is granted if nothing else is spent. The search
-    /// proceeds in spans, which are whole windows for a fixed window and single instants otherwise. An ask that is
-    /// granted at some instant is also granted in the rest of that span, and at the end of every later span.
+    /// Returns the first instant at or after `now` at which the ask is granted if nothing else is spent. The search
+    /// proceeds in spans: whole windows for a fixed window, single instants for the other algorithms. An ask that is
+    /// granted at one instant is also granted in the rest of the span, and at the end of every later span.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

@@ -1,5 +1,5 @@
 //! Random quotas, asks and clocks. Raw random numbers are scaled to the quota, so that histories often reach the edge
-//! cases: boundaries, the capacity, retry times, due times, and the microseconds before and after these.
+//! cases: window boundaries, the capacity, retry times, due times, and the microseconds before and after them.
 
 use std::time::Duration;
 
@@ -32,8 +32,7 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![4 => bucket(), 4 => window(), 2 => sliding()]
 }
 
-/// Generates a token bucket or a fixed window. Either one admits at most its capacity plus the refilled
-/// tokens.
+/// Generates a token bucket or a fixed window, both of which admit at most the capacity plus the refilled tokens.
 pub(crate) fn bucket_or_window() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket(), window()]
 }
@@ -80,7 +79,7 @@ fn period() -> impl Strategy<Value = Duration> {
         2 => (1u64..=20).prop_map(Duration::from_micros),
         4 => sized(42).prop_map(|micros| Duration::from_micros(micros.max(1))),
         2 => prop::sample::select(vec![SECOND, MINUTE, HOUR, DAY, WEEK]),
-        // These periods are coprime to the rates.
+        // These periods share no factor with most rates.
         1 => prop::sample::select(vec![3_333_331u64, 86_400_000_011, 3_000_000_019]).prop_map(Duration::from_micros),
     ]
 }

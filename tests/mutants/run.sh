@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Mutation testing: changes the expressions of the modules below, one at a time. For each change, a test must fail.
+# Mutation testing: changes one expression at a time in the modules below. For each change, a test must fail.
 # `make mutants` runs all groups and writes `tests/mutants/results.md`. `tests/mutants/run.sh GROUP..` runs some groups,
 # and `tests/mutants/run.sh table` writes the table from the last run of each group.
 #
@@ -75,8 +75,8 @@ prepare_small() {
         printf 'pub mod headers;\npub mod items;\npub mod key;\npub use key::KeyExtractor;\n' \
             > "$crate/src/middleware/mod.rs"
     fi
-    # The versions are those of the lock file. Only dependencies are optimized, because the tests spend most of
-    # their time in them.
+    # The lock file determines the versions. Only dependencies are optimized, because the tests spend most of their time
+    # in them.
     cat > "$crate/Cargo.toml" <<'TOML'
 [package]
 name = "tollgate"
@@ -184,7 +184,7 @@ results() {
 total='{ print } /^. `/ { for (i = 3; i <= 8; i++) sum[i] += $i }
     END { printf "| all |"; for (i = 3; i <= 8; i++) printf " %d |", sum[i]; print "" }'
 
-# The number of the module's mutants in these lists.
+# Prints the number of the module's mutants in the given lists.
 of() {
     (cd "$work/$group" && cat "$@") | sort -u | grep -c "^$module:" || true
 }

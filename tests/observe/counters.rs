@@ -21,7 +21,7 @@ fn page(recorder: &PrometheusRecorder) -> Page {
     Page::read(&recorder.handle().render())
 }
 
-/// Returns the series of a metric, each as the values of its labels followed by the value of the series.
+/// Returns the series of a metric. Each is written as the values of its labels, followed by the value of the series.
 fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for series in page.0.iter().filter(|series| series.name == name) {
@@ -174,7 +174,7 @@ async fn named_limiters_have_separate_series() {
             assert_eq!(page.sum(metric, &labels), Some(f64::from(blocks)), "{metric}");
         }
         let has_label = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
-        assert_eq!(page.0.iter().filter(has_label).count(), page.0.len(), "every series must have the label `limiter`");
+        assert_eq!(page.0.iter().filter(has_label).count(), page.0.len(), "every series must have a `limiter` label");
     }
 }
 

@@ -122,7 +122,7 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
 #[test]
 fn grafana_can_import_the_dashboard() {
     let dashboard = dashboard();
-    // This is the schema version of Grafana 10.0, from which later releases migrate the dashboard.
+    // This is the schema version of Grafana 10.0. Later releases migrate the dashboard when they import it.
     assert_eq!(dashboard["schemaVersion"], 38);
     assert_eq!(dashboard["id"], Value::Null);
     let inputs = dashboard["__inputs"].as_array().unwrap();
@@ -131,7 +131,7 @@ fn grafana_can_import_the_dashboard() {
         (1, &"DS_PROMETHEUS".into(), &"prometheus".into())
     );
     let required: Vec<_> = dashboard["__requires"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
-    // The datasource is chosen on import.
+    // The data source is chosen on import.
     let has_datasource =
         |value: &Value| value["datasource"]["uid"] == "${DS_PROMETHEUS}" && value["datasource"]["type"] == "prometheus";
     let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());

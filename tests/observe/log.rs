@@ -15,8 +15,7 @@ pub(crate) struct Log {
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
-/// An event as text, which consists of the level, the target and the name, followed by the fields in order. Only
-/// strings are quoted.
+/// An event as text: the level, the target and the name, followed by the fields in order. Only strings are quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     head: String,
@@ -53,7 +52,7 @@ impl Line {
     }
 }
 
-/// Writes one line, in which the latency is replaced by `_`.
+/// Writes the event on one line, with `_` in place of the latency.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.head)?;

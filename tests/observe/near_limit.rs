@@ -48,7 +48,7 @@ async fn a_key_that_passes_the_share_again_is_reported_again() {
         drop(limiter.try_limit(&policy, key).await.unwrap());
     }
     let events = log.take();
-    assert_eq!(events.len(), 1, "one event per second: {events:?}");
+    assert_eq!(events.len(), 1, "expected one event per second: {events:?}");
     assert_eq!(events[0].field("share"), Some("0.5"));
     clock.advance(2 * MINUTE);
     drop(limiter.try_limit(&policy, "ada").await.unwrap());

@@ -126,8 +126,8 @@ fn sampling_is_exact_with_eight_threads() {
                 });
             }
         });
-        // If an event is suppressed while another event is being recorded, the suppressed event is counted by a later
-        // event, possibly in the next second.
+        // An event that is suppressed while another one is being recorded is counted by a later event, possibly in the
+        // next second.
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);

@@ -65,6 +65,6 @@ async fn an_event_contains_the_tier_of_the_caller() {
     drop(limiter.try_limit(&api(), Subject::new("ada").tier("pro")).await.unwrap());
     drop(limiter.try_limit(&api(), "ada").await.unwrap());
     let tiers: Vec<_> = log.named("allowed").iter().map(|line| line.field("tier").map(str::to_owned)).collect();
-    assert_eq!(tiers.len(), 1, "the second call is denied: {tiers:?}");
+    assert_eq!(tiers.len(), 1, "the second call must be denied: {tiers:?}");
     assert!(tiers[0].as_deref().is_some_and(|tier| tier.contains("pro")), "{tiers:?}");
 }

@@ -20,7 +20,7 @@ fn limiter_with(top: Top) -> (RateLimiter, Arc<Top>) {
     (FlakyBackend::new().limiter().observer(Arc::clone(&top)).build(), top)
 }
 
-/// Returns the number of requested charges to a key and the number of refused ones.
+/// Returns how many charges to a key were requested, and how many were refused.
 fn counts(limiter: &RateLimiter, top: &Top, policy: &Policy, key: impl Into<Key>) -> (u64, u64) {
     let digest = limiter.digest(Some(&key.into()));
     let count = |keys: &[TopKey]| keys.iter().find(|key| key.digest() == digest).map_or(0, TopKey::count);
@@ -59,7 +59,7 @@ async fn a_charge_counts_as_refused_only_under_the_policy_that_denied_it() {
 }
 
 #[tokio::test]
-async fn denials_in_shadow_mode_and_by_lists_blocks_and_the_block_cache_are_refused() {
+async fn denials_by_lists_blocks_shadow_mode_and_the_block_cache_count_as_refused() {
     static SHADOW: std::sync::LazyLock<Policy> =
         std::sync::LazyLock::new(|| Policy::new("shadow", Quota::token_bucket(1, HOUR)).enforce(Enforce::Never));
     let top = Arc::new(Top::new());
@@ -140,7 +140,7 @@ async fn a_key_that_takes_over_a_counter_does_not_keep_the_text_of_the_previous_
     let requested = top.requested(TWO.name(), 100);
     assert_eq!(requested.keys().len(), 8);
     for key in requested.keys() {
-        let text: Key = key.text().expect("a text").parse().unwrap();
+        let text: Key = key.text().expect("expected the key's text").parse().unwrap();
         assert_eq!(limiter.digest(Some(&text)), key.digest());
         assert!(key.count() - key.max_error() == 2, "{key:?}");
     }
@@ -157,7 +157,7 @@ async fn policies_after_the_first_512_are_counted_together() {
     assert_eq!(counts(&limiter, &top, &policy(512), "ada"), (600 - 512, 0));
 }
 
-/// Regression: the text of a key was also shown for any other policy that shared the sketches.
+/// Regression test: the text of a key was also shown for the other policies that were counted together.
 #[tokio::test]
 async fn policies_that_are_counted_together_show_only_their_own_keys() {
     let policy = |name: String| Policy::try_new(name, TWO.quotas()[0]).unwrap();

@@ -1,4 +1,4 @@
-//! A quota stays within its bound, computed in exact arithmetic, over every interval of a history.
+//! A quota stays within its bound over every interval of a history. The bound is computed in exact arithmetic.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{ChargeRecord, State, step};

@@ -1,6 +1,5 @@
-//! Quotas that change or alternate on one row. Together, the quotas admit only a bounded number of tokens more than the
-//! largest quota would admit alone. An upgrade takes effect immediately. After a downgrade, a caller is denied for no
-//! longer than it takes to repay the debt under the old quota.
+//! Quotas that change or alternate on one row. Together, they admit a bounded number of tokens. An upgrade takes effect
+//! immediately. After a downgrade, no denial lasts longer than it takes to repay the debt under the old quota.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ fn reserved() -> impl Strategy<Value = u64> {
     prop_oneof![2 => Just(0u64), 1 => 1..=8u64]
 }
 
-/// Periods of whole and of fractional seconds, so that `clear` is sometimes exact and sometimes rounded up.
+/// Generates whole and fractional seconds, so that `clear` is sometimes exact and sometimes rounded up.
 fn period() -> impl Strategy<Value = Duration> {
     prop_oneof![
         3 => (1..=20u32).prop_map(|seconds| seconds * SECOND),
@@ -28,7 +27,7 @@ fn period() -> impl Strategy<Value = Duration> {
 
 fn several<S: Strategy<Value = Quota>>(quota: S) -> impl Strategy<Value = Vec<Quota>> {
     // A row cannot distinguish quotas with the same stamp.
-    prop::collection::vec(quota, 2..=4).prop_filter("different stamps", |quotas| {
+    prop::collection::vec(quota, 2..=4).prop_filter("quotas with the same stamp", |quotas| {
         (1..quotas.len()).all(|i| {
             quotas[..i].iter().all(|other| tollgate::algorithm::stamp(other) != tollgate::algorithm::stamp(&quotas[i]))
         })
@@ -96,7 +95,7 @@ enum Kind {
     Any,
     /// All operations. The actual cost of a settlement never exceeds the charge.
     Honest,
-    /// Calls at short intervals, each of which takes either one token or all available tokens.
+    /// Calls at short intervals. Each call takes one token or all available tokens.
     Greedy,
 }
 
@@ -173,8 +172,7 @@ fn ignore(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -> Result
 proptest! {
     #![proptest_config(cases(8000))]
 
-    /// Alternating between quotas with the same algorithm admits at most what the largest quota alone admits, plus one
-    /// capacity.
+    /// Alternating quotas with the same algorithm admit at most one capacity more than the largest one admits alone.
     #[test]
     fn alternating_quotas_with_the_same_algorithm_stay_within_the_largest_bound(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
@@ -186,9 +184,9 @@ proptest! {
         check(&quotas, &charges, Bound::Largest)?;
     }
 
-    /// Quotas of different algorithms admit at most the sum of their bounds.
+    /// Quotas with different algorithms admit at most three times the largest capacity, plus the refills of all quotas.
     #[test]
-    fn alternating_quotas_with_any_algorithms_stay_within_the_sum_of_their_bounds(
+    fn alternating_quotas_with_any_algorithms_stay_within_their_joint_bound(
         quotas in mixed(),
         begin in begin(),
         history in history(60),
@@ -198,8 +196,8 @@ proptest! {
         check(&quotas, &charges, Bound::Sum)?;
     }
 
-    /// A denial changes neither the row nor the retry time. The retry time is sufficient, tight and not after `clear`.
-    /// Moving `clear` later does not admit more tokens.
+    /// A denial changes neither the row nor the retry time. The retry time is sufficient and tight, and not later than
+    /// `clear`. A later `clear` does not admit more tokens.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),
@@ -301,7 +299,7 @@ fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     assert!((1900..=2000 + 1000).contains(&admitted), "{admitted}");
 }
 
-/// If all tokens were spent before the downgrade, the first token is available once the debt is at least one token
+/// If all tokens were spent before the downgrade, the first token is available once the spent tokens have fallen to one
 /// below the new capacity.
 #[test]
 fn the_first_token_after_a_downgrade_is_available_before_the_old_debt_is_repaid() {

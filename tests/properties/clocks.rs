@@ -71,8 +71,8 @@ proptest! {
         prop_assert_eq!(check(&model, &admitted), Ok(()));
     }
 
-    /// Fixed windows are also checked with refunds. In a bucket, a refund after a step back may count the repaid part
-    /// of a grain twice, because the row does not store that part.
+    /// Only fixed windows are checked with refunds. In a bucket, a refund after a step back may count the latest part
+    /// of the refill twice, because the row does not store that part.
     #[test]
     fn no_interval_is_repaid_twice_when_the_clock_steps_back(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
@@ -165,7 +165,7 @@ fn instant(micros: Micros) -> i128 {
     i128::from(micros.get())
 }
 
-/// Returns the maximum number of microseconds that it takes to repay `tokens`.
+/// Returns the longest time that it takes to repay `tokens`, in microseconds.
 fn refill(quota: &Quota, tokens: u64) -> u128 {
     let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
     match quota.algorithm() {

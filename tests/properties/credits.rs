@@ -15,7 +15,7 @@ proptest! {
     /// Any mix of charges, refunds and up to three credits. A charge may be refunded after a credit has already
     /// returned its tokens, so each credit raises the limit for every interval.
     #[test]
-    fn credits_raise_the_bound_by_their_tokens_at_most(
+    fn credits_raise_the_bound_by_at_most_their_tokens(
         quota in prop_oneof![3 => tiny(), 1 => bucket_or_window(), 1 => sliding()],
         begin in begin(),
         history in history(40),
@@ -50,7 +50,8 @@ proptest! {
         }
     }
 
-    /// A sliding window may get one token fewer, because only whole tokens of its previous window are returned.
+    /// A sliding window may get one token fewer than credited, because only whole tokens of the previous window are
+    /// returned.
     #[test]
     fn a_credit_returns_its_tokens_up_to_the_capacity(
         quota in prop_oneof![2 => bucket_or_window(), 1 => sliding()],

@@ -1,5 +1,5 @@
-//! Every decision equals the decision that is computed in exact arithmetic. Retry times are sufficient and tight, and
-//! denials do not change rows.
+//! Every decision equals the one computed in exact arithmetic. Retry times are sufficient and tight, and denials do not
+//! change rows.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn on_the_edge(model: &Model, row: &Row, now: i128, ask: &Ask) -> bool {
 }
 
 /// Checks that the same ask is granted at the retry time, but not a microsecond earlier. A reservation must be due
-/// exactly when the debt has been repaid down to the capacity.
+/// exactly when the row is no longer in debt.
 pub(crate) fn check_promise(quota: &Quota, state: &State, ask: &Ask, answer: &Step) -> Result<(), TestCaseError> {
     match answer.verdict {
         Verdict::Allow | Verdict::Deny { retry: None } => {}

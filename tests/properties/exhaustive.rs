@@ -10,8 +10,8 @@ use crate::model::Model;
 
 const TICK: Duration = Duration::from_micros(1);
 
-/// The histories contain charges and reservations of one to three tokens, which are refunded and canceled in every
-/// order and at every instant.
+/// The histories charge and reserve one to three tokens at a time, and settle these charges in every order and at every
+/// instant.
 #[test]
 fn no_short_history_breaks_the_bound() {
     let bucket = |rate, period| Quota::token_bucket(rate, Duration::from_micros(period));

@@ -1,4 +1,4 @@
-//! Extreme arguments and invalid rows cause no panics, no overflow and no values out of range.
+//! Extreme arguments and invalid rows cause no panics, overflows or out-of-range values.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn in_range(state: &State) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Numbers around the limits of `u64` and of quotas.
+/// Generates numbers around the limits of `u64` and of quotas.
 fn number() -> impl Strategy<Value = u64> {
     let corners = [
         0,

@@ -9,15 +9,15 @@ use tollgate::algorithm::{
     Ask, LEASE_LIFE, LeaseId, LeaseReport, Micros, Outstanding, State, lease, settle_leases, step,
 };
 
-/// The capacity is twelve tokens, and one token is refilled in each step of time. A lease has two tokens and lasts for
-/// two to four steps.
+/// The capacity is twelve tokens, and one token is refilled in each time step. A lease has two tokens and lasts for two
+/// to four steps.
 const CAPACITY: u64 = 12;
 const STEP: Duration = Duration::from_micros(LEASE_LIFE.as_micros() as u64 / 2);
 const QUOTA: Quota = Quota::token_bucket(1, STEP).capacity(CAPACITY);
 const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const STEPS: u64 = 5;
 
-/// A lease that a process holds: its ID, the tokens left, the tokens spent but not yet reported, and when it ends.
+/// A lease held by a process: its ID, the tokens left, the tokens spent but not yet reported, and when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Held {
     id: (u64, u64),
@@ -41,7 +41,7 @@ struct World {
     outstanding: (u64, u64, u64, u64),
     held: [Held; 2],
     messages: [Message; 2],
-    /// The largest excess of admitted over refilled tokens in any interval that ends now.
+    /// The most tokens admitted beyond the refill in any interval that ends now.
     excess: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::admitted::{AdmittedCharge, check};
 use crate::model::Model;
 use crate::numbers::Random;
 
-/// A deliberate mistake in the lease rule. Each mistake must make some history exceed its bound.
+/// A deliberate mistake in the lease rule. Each mistake must make some histories exceed their bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
     None,
@@ -34,7 +34,7 @@ struct HeldLease {
 enum Event {
     /// A process spends tokens, and possibly asks for a lease.
     Work(usize),
-    /// A request arrives at the row. The process sent it at the given time.
+    /// A request that a process sent at the given time arrives at the row.
     Request(usize, Micros, [LeaseReport; 2], u64),
     /// The reply arrives at the process.
     Reply(usize, Micros, Lease),
@@ -94,7 +94,7 @@ impl History {
         self.events.insert((time, self.next), event);
     }
 
-    /// Draws a time that is usually short, but sometimes longer than a lease lasts.
+    /// Draws a delay that is usually short, but sometimes longer than the lifetime of a lease.
     fn delay(&mut self) -> Duration {
         let longest = [1_000, 100_000, 1_000_000, 5_000_000][self.random.below(4) as usize];
         Duration::from_micros(1 + self.random.below(longest))
@@ -243,7 +243,7 @@ fn leases_keep_the_bound() {
 }
 
 #[test]
-fn each_mistake_in_the_rule_exceeds_the_bound() {
+fn each_mistake_in_the_lease_rule_is_detected() {
     use Mistake::*;
     for mistake in [NoFloor, ReportsAppliedTwice, LifeFromTheReply, ExpiryInTheWrongOrder] {
         let found: Vec<usize> = ALGORITHMS.map(|algorithm| broken(3000, algorithm, mistake).0).to_vec();

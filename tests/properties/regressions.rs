@@ -1,4 +1,4 @@
-//! Minimal cases for bugs that the properties found.
+//! Minimal cases of bugs that the property tests found.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ fn check_retry_time(quota: &Quota, state: &State, now: Micros, ask: Ask) {
     check_promise(quota, state, &ask, &answer).expect("the retry time is not sufficient or not tight");
 }
 
-/// Regression: a wait of eighty years at an uneven rate exceeds the precision of an `f64`, so the computed wait was a
-/// microsecond too short.
+/// Regression: a wait of eighty years exceeded the precision of an `f64`, so the computed wait was a microsecond too
+/// short.
 #[test]
-fn a_wait_of_many_grains_suffices() {
+fn a_wait_of_eighty_years_is_long_enough() {
     let quota = Quota::token_bucket(43, Duration::from_micros(3_000_000_019)).capacity(46_442_962);
     let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(46_442_962));
     check_retry_time(&quota, &full, NOW, Ask::cost(36_390_229));
 }
 
-/// The wait for a whole grain of tokens is exact to the microsecond, even if the computation is rounded.
+/// The wait for a full refill is exact to the microsecond, even if the computation is rounded.
 #[test]
-fn a_wait_of_one_whole_grain_is_tight() {
+fn the_wait_for_a_full_refill_is_tight() {
     let quota = Quota::token_bucket(999_999_937, Duration::from_micros(986_615_360));
     let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(999_999_937));
     check_retry_time(&quota, &full, NOW, Ask::cost(999_999_937));
@@ -92,8 +92,7 @@ fn unlimited_reservations_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// After the clock stepped back, a refund evaluated the receipt at the clock's time, but evaluated the row at its own,
-/// later time.
+/// After the clock stepped back, a refund evaluated the receipt at the clock's time but the row at its own, later time.
 #[test]
 fn a_refund_after_a_step_back_is_at_most_the_outstanding_tokens() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);

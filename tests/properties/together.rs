@@ -1,11 +1,11 @@
-//! Several quotas on one row stay within their joint bound in all short histories of two or three quotas.
+//! Two or three quotas on one row stay within their joint bound in every short history.
 
 use std::time::Duration;
 
 use tollgate::algorithm::{Algorithm, Ask, Micros, State, step};
 use tollgate::{Quota, SECOND};
 
-/// The instant of an admitted charge, and the number of its tokens that were used.
+/// An admitted charge: its instant and the number of tokens used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) at: Micros,
@@ -14,13 +14,13 @@ pub(crate) struct Charge {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// The bound is twice the largest capacity, plus the refill of the fastest quota.
+    /// Twice the largest capacity, plus the refill of the fastest quota.
     Largest,
-    /// The bound is three times the largest capacity, plus the refills of all quotas.
+    /// Three times the largest capacity, plus the refills of all quotas.
     Sum,
 }
 
-/// Returns the largest number of tokens used beyond the bound in any interval. Reservable tokens count as capacity.
+/// Returns the most tokens used beyond the bound in any interval. Reservable tokens count as capacity.
 pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 {
     let capacity = |quota: &Quota| (quota.get_capacity() + quota.get_max_reserved().unwrap_or(0)) as f64;
     let capacity = quotas.iter().map(capacity).fold(0.0, f64::max);

@@ -15,7 +15,7 @@ use crate::client::{Client, hello, serve};
 pub(crate) const US: Duration = Duration::from_micros(1);
 
 pub(crate) static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// A policy with one token. A call with a cost of 2 can never be allowed, so its denial stores no row.
+/// A policy with one token, so a call with a cost of 2 is always denied.
 pub(crate) static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 pub(crate) fn user(req: &Parts) -> Subject {
@@ -23,7 +23,7 @@ pub(crate) fn user(req: &Parts) -> Subject {
     user.map_or(Subject::anonymous(), Subject::new)
 }
 
-/// Creates a layer that limits each user, and trusts a local proxy to send client addresses and countries.
+/// Creates a layer that limits each user and takes client addresses and countries from the headers of a local proxy.
 pub(crate) fn layer(limiter: &RateLimiter, policy: &Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy, user)
         .limiter(limiter)
@@ -39,11 +39,11 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Records the events that an observer receives.
+/// An observer that records the events it receives.
 #[derive(Default)]
 pub(crate) struct Spy {
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
-    /// For each block, its rule, its duration, and how many consecutive blocks the signal has had.
+    /// The rule and the duration of each block, and how many consecutive blocks the signal has had.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,
 }
 

@@ -17,7 +17,7 @@ use crate::client::{hello, serve};
 use crate::support::now;
 use crate::test_backend::TestBackend;
 
-/// Blocks for an hour after three denials within a minute.
+/// Returns rules that block a caller for an hour after three denials within a minute.
 fn block_after_three(policies: &[&Policy]) -> AutoBlock {
     AutoBlock::new(policies.iter().copied()).threshold(3).within(MINUTE).block_for(HOUR)
 }
@@ -37,7 +37,7 @@ fn fixture(rules: AutoBlock) -> Fixture {
 }
 
 impl Fixture {
-    /// Causes one denial of `key`, by a call that costs more than the capacity.
+    /// Causes a denial of `key` by a call that costs more than the capacity.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
         now(self.limiter.try_acquire(policy, key).cost(policy.quotas()[0].get_capacity() + 1).send()).reason()
     }
@@ -69,7 +69,7 @@ async fn the_third_denial_blocks_the_key_and_the_address() {
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 2));
     let calls = fixture.backend.take_calls();
     assert_eq!((client.send("GET", &eve).await.retry_after(), calls, fixture.backend.take_calls()), (Some(3600), 4, 0));
-    // The key and the address are each blocked on their own. Other callers are allowed.
+    // The key and the address are blocked separately. Other callers are allowed.
     assert_eq!(status(&["x-user: eve"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
@@ -91,7 +91,7 @@ fn the_window_of_denials_is_exact_to_the_microsecond() {
     }
 }
 
-/// Regression: the first window began at the epoch of the clock, so it ended too early.
+/// Regression: the first window began at the clock's epoch, so the window ended too early.
 #[test]
 fn the_first_window_begins_with_the_first_denial() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
@@ -128,7 +128,7 @@ fn success_resets_the_counts_only_if_configured() {
         let ask = |cost| now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
         ask(2);
         ask(2);
-        // Checks and successes under other policies do not reset the count.
+        // Neither a check nor a success under another policy resets the count.
         assert!(now(fixture.limiter.try_check(&ONE, "eve")).is_allowed());
         assert!(now(fixture.limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(ask(1), Reason::WithinQuota);
@@ -193,7 +193,7 @@ fn calls_while_blocked_neither_extend_nor_renew_a_block() {
 }
 
 #[test]
-fn blocks_escalate_until_the_caller_stays_away_for_the_longest_block() {
+fn blocks_escalate_until_the_caller_stays_away_as_long_as_the_longest_block() {
     for (away, times) in [(6 * HOUR - US, 4), (6 * HOUR, 1)] {
         let fixture = fixture(block_after_three(&[&ONE]).escalate(3, 6 * HOUR));
         let offend = || {
@@ -291,7 +291,7 @@ fn only_denied_charges_under_the_configured_policies_count() {
     }
     assert_eq!(fixture.reason(&API, "eve"), Reason::Blocked);
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::WithinQuota);
-    // ...and to all charges of a call that includes such a policy.
+    // ...and to all other charges in the same call.
     let decisions = now(fixture.limiter.try_limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
     assert!(decisions.iter().all(|decision| decision.reason() == Reason::Blocked));
 }

@@ -21,7 +21,6 @@ fn remote_limiter() -> (RateLimiter, Arc<TestBackend>, ManualClock) {
     (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// Like [`crate::support::now`], but accepts types that convert to a future.
 fn now<T, E: std::fmt::Debug>(future: impl std::future::IntoFuture<Output = Result<T, E>>) -> T {
     crate::support::now(future.into_future())
 }
@@ -43,7 +42,7 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
             assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row should be cached");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
-            // Retry many times, the last time a microsecond too early.
+            // Retry many times, up to a microsecond before the retry time.
             for i in 1..=200 {
                 clock.advance(retry / 200 * u32::from(i < 200));
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
@@ -89,7 +88,7 @@ fn a_denial_is_remembered_for_one_second_even_in_a_long_window() {
     }
 }
 
-/// Regression: tokens that another process refunded were not available before the end of the window.
+/// Regression: tokens refunded by another process were not available until the end of the window.
 #[test]
 fn tokens_refunded_by_another_process_are_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
@@ -230,7 +229,7 @@ fn a_row_cached_under_another_tier_is_not_used() {
     now(limiter.acquire(&api, pro()).cost(200).hold()).into_receipt();
     assert!(!now(limiter.try_limit(&api, pro())).is_allowed());
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
-    // Refilling 200 tokens takes 17 seconds at a rate of 6 per half second, and half a second at a rate of 200.
+    // Refilling 200 tokens takes about 17 seconds under the policy's quota, but half a second under the tier's quota.
     clock.advance(SECOND / 2);
     assert!(now(limiter.try_acquire(&api, "eve").cost(6).send()).is_allowed());
 }
@@ -247,7 +246,7 @@ fn spending_under_another_tier_updates_a_cached_row() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
 }
 
-/// The settlement adds a spent token to the row, which keeps the stamp of the tier under which it was written.
+/// The settlement adds a spent token to the row without changing the row's stamp.
 #[test]
 fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
@@ -256,16 +255,15 @@ fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     now(usage.settle(2));
-    // The missing token is refilled in a sixth of a second, and the token that the settlement added takes another
-    // sixth.
+    // Seven tokens are spent, one more than the capacity. One token is refilled every sixth of a second.
     clock.advance(SECOND / 6 + US);
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(SECOND / 6 + US);
     assert!(now(limiter.try_limit(&api, "eve")).is_allowed());
 }
 
-/// Near the end of a window, the wait for a reservation that spans several windows is short enough, but at the start of
-/// the next window, it is too long. Regression: the cache, which knew only bounds on the backend's time, granted a
+/// The reservation has to wait for the next window. Near the end of a window, this wait is short enough, but at the
+/// start of a window, it is too long. Regression: the cache, which does not know the backend's exact time, granted a
 /// reservation without charging it.
 #[test]
 fn reservations_that_depend_on_the_window_reach_the_backend() {
@@ -306,7 +304,7 @@ fn cached_retry_times_account_for_the_travel_time() {
     drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
     let retry = now(limiter.try_limit(&policy, "eve")).retry_after().unwrap();
     assert_eq!(backend.take_calls(), 1);
-    // The decision is 50 ms old, but the limiter does not know its age.
+    // The decision is 50 ms old, but the limiter does not know that.
     assert_eq!(retry, MS * 500);
     clock.advance(retry - outbound - inbound - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());

@@ -1,8 +1,8 @@
 //! In random histories, the same calls are allowed with the block cache and without it.
 //!
-//! Each limiter has its own backend, and the clocks of both backends show the same time. Calls that reach both backends
-//! take equally long. If one limiter answers a call from its cache, the other limiter sends the same call to its own
-//! backend, which decides it at the same instant.
+//! Two limiters, only one of which has a cache, use separate backends whose clocks show the same time. A call that
+//! reaches both backends takes equally long on both. If the cache answers a call, the backend of the other limiter
+//! decides the same call at the same instant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     })
 }
 
-/// Returns a key that is different for each policy, because all rows of one key are in one shard.
+/// Returns a different key for each policy, so that the rows may be in different shards of the backend.
 fn caller(policy: &Policy, key: u64) -> Subject {
     Subject::new((policy.name().as_str(), key))
 }
@@ -74,9 +74,9 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
-    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter spends tokens of this key too. The other
-    // limiter must use the same quota, because its calls under another quota could refill the row faster, and the cache
-    // would not know.
+    // Keys 0 and 1 change tiers. Key 2 has no tier, and is also charged by another limiter on the same backend. Both
+    // limiters must use the same quota for this key: under a different quota, the other limiter's calls could refill
+    // the row faster than the cache expects.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),
@@ -130,7 +130,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // Half of the trips to the backend take no time. Each of the other trips takes at most about as long as
+                // Half of the trips to or from the backend take no time, and the others take at most about as long as
                 // refilling one token.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
@@ -190,8 +190,8 @@ fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usiz
     (decisions, side.held.len())
 }
 
-/// Compares two outcomes. `longest` is the duration of the longest trip, or `None` if the other limiter also spends
-/// tokens from these rows.
+/// Compares the decisions with and without the cache. `longest` is the longest round trip so far, or `None` if another
+/// limiter on the same backend also charges these rows.
 fn compare(
     decided: &Decisions,
     expected: &Decisions,
@@ -208,8 +208,8 @@ fn compare(
         return Ok(());
     }
     let Some(longest) = longest else { return Ok(()) };
-    // The cache reports every policy that denies the call. The cached retry time is sufficient, and is too long by at
-    // most one trip.
+    // The cache reports every policy that denies the call. The cached retry time is never too short, and is too long by
+    // at most one round trip.
     for (one, other) in decided.iter().zip(expected) {
         prop_assert!(one.is_violated() || !other.is_violated(), "found {:?}\nexpected {:?}", one, other);
     }
@@ -226,7 +226,7 @@ fn compare(
     Ok(())
 }
 
-/// Treats an expired row as missing, because a backend may drop it at any time.
+/// Treats a row without spent tokens as missing, because a backend may drop such a row at any time.
 fn normalized(step: &Step) -> Step {
     match step.state {
         State { spent: 0.0, carry: 0.0, .. } => Step { state: State::default(), ..*step },

@@ -106,7 +106,7 @@ fn the_later_of_two_decisions_is_cached_in_either_order_of_arrival() {
         for answer in &mut answers {
             assert!(poll(answer.as_mut()).is_ready());
         }
-        // The first call found a full bucket, and the second call found an empty bucket.
+        // The first call, which costs more than the capacity, left the bucket full. The second call emptied the bucket.
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(backend.take_calls(), 0, "{swapped}");
     }

@@ -1,4 +1,4 @@
-//! Credits to keys and resets of policies, with the memory backend and with cached denials.
+//! Credits to keys and resets of policies, on the memory backend and with cached denials.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn left(limiter: &RateLimiter, policy: &Policy, key: &'static str) -> u64 {
 #[test]
 fn a_credit_never_exceeds_the_capacity() {
     let (limiter, _clock) = limiter();
-    assert!(!now(limiter.credit(&API, "ada", 5)), "a credit to an unspent key must have no effect");
+    assert!(!now(limiter.credit(&API, "ada", 5)), "a credit to a key without spent tokens must have no effect");
     now(limiter.acquire(&API, "ada").cost(8).send());
     assert!(now(limiter.credit(&API, "ada", 3)));
     assert_eq!(left(&limiter, &API, "ada"), 5);
@@ -45,7 +45,7 @@ fn each_quota_of_a_policy_is_credited() {
     assert_eq!(left(), [0, 15]);
     assert!(now(limiter.credit(&BOTH, "ada", 3)));
     assert_eq!(left(), [3, 18]);
-    // After a minute, tokens are still spent under only one of the quotas.
+    // After a minute, the token bucket is full, and only the fixed window still counts spent tokens.
     clock.advance(MINUTE);
     assert!(now(limiter.credit(&BOTH, "ada", 9)));
     assert_eq!(left(), [5, 20]);
@@ -110,7 +110,7 @@ fn a_policy_reset_forgets_all_keys_of_one_policy() {
     assert_eq!((left(&limiter, &API, "ada"), left(&limiter, &API, "eve")), (10, 10));
     assert_eq!((left(&limiter, &OTHER, "ada"), left(&limiter, &OTHER, "eve")), (9, 9));
 
-    // Blocks, pauses, set quotas and window boundaries are the same as before.
+    // The reset does not affect blocks, pauses, set quotas or window boundaries.
     assert_eq!(now(limiter.try_limit(&API, "mallory")).reason(), Reason::Blocked);
     assert_eq!(now(limiter.try_limit(&API, "paused")).reason(), Reason::Blocked);
     now(limiter.resume(&API, "paused"));
@@ -119,7 +119,7 @@ fn a_policy_reset_forgets_all_keys_of_one_policy() {
     now(limiter.reset_policy(&OTHER));
     assert_eq!((left(&limiter, &OTHER, "ada"), boundary(&limiter)), (10, window));
 
-    // A second reset does not bring the first rows back.
+    // A second reset does not bring back the rows from before the first reset.
     now(limiter.acquire(&API, "ada").cost(4).send());
     now(limiter.reset_policy(&API));
     assert_eq!(left(&limiter, &API, "ada"), 10);

@@ -12,8 +12,8 @@ use crate::app::{API, Spy, behind, ip};
 use crate::support::now;
 use crate::test_backend::TestBackend;
 
-/// Returns rules of each kind. Each rule comes with the headers of a request that it denies, and with those of a
-/// similar request that it allows.
+/// Returns rules of each kind. Each rule comes with the headers of a request that it denies and of a similar request
+/// that it does not deny.
 fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
     let network = |text: &str| DenyRule::network(text).unwrap();
     let agent = |text: &str| DenyRule::user_agent(text).unwrap();
@@ -41,7 +41,7 @@ fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
             vec!["user-agent: Mozilla/5.0 GPTBot/1.1 y"],
         ),
         (DenyRule::country("kp").unwrap(), vec!["cf-ipcountry: KP"], vec!["cf-ipcountry: KR"]),
-        // The last value counts, because the proxy appends its own value to those of the client.
+        // The last value counts, because the proxy appends its value to those sent by the client.
         (
             DenyRule::country("KP").unwrap(),
             vec!["cf-ipcountry: DE", "cf-ipcountry: kp"],

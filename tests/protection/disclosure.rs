@@ -16,7 +16,7 @@ use crate::app::{API, US, behind, ip, layer};
 use crate::client::{hello, serve};
 use crate::test_backend::TestBackend;
 
-/// The headers that identify a caller. Their values do not occur anywhere else in the test.
+/// The headers that identify the caller. A default refusal must not contain their values.
 const CALLER: [&str; 4] =
     ["x-user: mallory", "x-forwarded-for: 192.0.2.77", "user-agent: zanybot/6", "cf-ipcountry: KP"];
 

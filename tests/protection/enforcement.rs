@@ -105,7 +105,7 @@ fn a_charge_that_was_let_through_cannot_be_refunded() {
     let held = now(limiter.hold_all(charges()));
     assert!(held.decisions().is_shadowed());
     now(held.cancel());
-    assert_eq!(now(limiter.remaining(&OTHER, "ada")), 1, "nothing was spent, so nothing is refunded");
+    assert_eq!(now(limiter.remaining(&OTHER, "ada")), 1, "nothing was spent, so nothing must be refunded");
     assert_eq!(now(limiter.remaining(&REAL, "ada")), 3);
 }
 
@@ -162,7 +162,7 @@ fn a_cached_denial_in_shadow_mode_lets_the_call_through() {
     let shadowed = now(limiter.limit(&TRIAL, "ada"));
     assert_eq!((shadowed.is_shadowed(), shadowed.decided_by()), (true, DecidedBy::BlockCache));
     assert_eq!(backend.take_calls(), 0);
-    // The enforced charges are decided by the backend.
+    // The backend decides the enforced charges.
     for left in [2, 1, 0] {
         let allowed = now(limiter.limit_all([Charge::new(&TRIAL, "ada"), Charge::new(&REAL, "ada")]));
         assert_eq!(allowed.get(1).map(|decision| decision.remaining()), Some(left));

@@ -19,8 +19,8 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// Returns, for each block, its rule, its age, the time left, its number among the caller's successive blocks, and
-/// whether it is manual. The list is sorted.
+/// Returns a sorted list of blocks, each with its rule, its age, the time left, its position among the caller's
+/// successive blocks, and whether it is manual.
 fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, u64, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());
@@ -80,7 +80,7 @@ fn manual_and_automatic_blocks_are_listed_until_they_end() {
     let network = |text: &str| format!("network {text}");
     let by_hand = [("asn \"64496\"".to_owned(), 11, 3589, 0, true), (network("192.0.2.7/32"), 11, 3589, 0, true)];
     let automatic = [
-        ("-".to_owned(), 10, 50, 1, false), // keys are listed without a rule
+        ("-".to_owned(), 10, 50, 1, false), // a blocked key is listed without a rule
         (network("198.51.100.9/32"), 10, 50, 1, false),
     ];
     let [key, address] = automatic.clone();
@@ -97,7 +97,7 @@ fn manual_and_automatic_blocks_are_listed_until_they_end() {
 }
 
 #[test]
-fn listed_blocks_show_no_keys_and_no_text_longer_than_a_rule() {
+fn listed_blocks_show_neither_keys_nor_overlong_user_agents() {
     let (limiter, _clock) = limiter(AutoBlock::new([&LOGIN]).threshold(1).user_agents());
     now(limiter.block(Signal::key("hunter2"), HOUR));
     now(limiter.block(Signal::user_agent("x".repeat(257)), HOUR));

@@ -57,7 +57,7 @@ fn a_manual_block_of_any_signal_denies_without_a_backend_call() {
 }
 
 #[test]
-fn the_longest_block_applies_and_a_new_block_replaces_the_old() {
+fn the_longest_block_applies_and_a_new_block_replaces_the_old_one() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(TestBackend::local(&clock));
     now(limiter.block(Signal::key("eve"), HOUR));

@@ -11,11 +11,11 @@ use tollgate::{
 
 use crate::random::cases;
 
-/// A deny rule whose content the model can read.
+/// A deny rule in a form that the model can read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum ModelRule {
     Key(u8),
-    /// Whether the network is IPv6, and the bits of its prefix, with the most significant bit first.
+    /// Whether the network is IPv6, and the bits of its prefix, most significant bit first.
     Network(bool, Vec<bool>),
     Agent(String),
     Label(&'static str, String),
@@ -90,7 +90,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Generates prefixes that differ only in the first few bits, so that networks often contain each other.
+/// Generates prefixes that differ only in the first few bits, so that networks often contain one another.
 fn bits(max: usize) -> impl Strategy<Value = Vec<bool>> {
     (prop::collection::vec(any::<bool>(), 0..=4), 0..=max).prop_map(move |(head, length)| {
         let mut bits = head;

@@ -1,4 +1,4 @@
-//! Deny lists and blocks use the same client address as a layer's rules. Clients cannot spoof this address.
+//! Clients cannot spoof the address that is compared with deny lists and blocks.
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
@@ -93,7 +93,7 @@ async fn denials_block_only_the_denied_address() {
 
 #[tokio::test]
 async fn a_key_chosen_by_a_caller_never_matches_a_blocked_address_or_label() {
-    // With automatic blocking, keys are looked up in the same table as addresses and labels.
+    // Blocked keys are stored in the same tables as blocked addresses and labels.
     let limiter =
         RateLimiter::builder(TestBackend::local(&ManualClock::new())).auto_block(AutoBlock::new([&API])).build();
     limiter.block(Signal::ip(ip("192.0.2.7")), HOUR).await.unwrap();

@@ -1,4 +1,4 @@
-//! A backend that counts its calls and simulates the travel times to a server.
+//! A backend that counts its calls and simulates the travel times to and from a server.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,12 +31,10 @@ pub(crate) struct TestBackend {
 }
 
 impl TestBackend {
-    /// Creates a backend in this process.
     pub(crate) fn local(clock: &ManualClock) -> Arc<TestBackend> {
         TestBackend::new(clock, false)
     }
 
-    /// Creates a remote backend.
     pub(crate) fn remote(clock: &ManualClock) -> Arc<TestBackend> {
         TestBackend::new(clock, true)
     }
@@ -54,7 +52,7 @@ impl TestBackend {
         })
     }
 
-    /// Returns the number of backend calls since this method was last called.
+    /// Returns the number of decisions requested since this method was last called.
     pub(crate) fn take_calls(&self) -> usize {
         self.calls.swap(0, Ordering::Relaxed)
     }

@@ -53,10 +53,10 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     }
     let stats = limiter.stats();
     assert_eq!(stats.changed_quotas, 8);
-    // There are eight manual blocks, and eight offenders whose keys and addresses are blocked.
+    // There are eight manual blocks, and eight offenders, each with a blocked key and a blocked address.
     assert_eq!((stats.offenders, stats.blocked), (16, 24));
     let automatic = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
-    assert_eq!(automatic, 16, "each offender must be blocked once");
+    assert_eq!(automatic, 16, "each offender's key and address must be blocked once");
     let admitted = spy.decided.lock().unwrap().iter().filter(|(reason, _)| *reason == "within_quota").count();
     assert_eq!(now(limiter.remaining(&API, "shared")), 0);
     assert!(admitted >= 10);

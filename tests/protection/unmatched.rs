@@ -133,7 +133,7 @@ fn a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
     for (rule, by, parts) in cases {
         let error = built_with(&DenyList::from_iter([rule.clone()]), by()).unwrap_err();
         assert!(
-            error.starts_with("tollgate: this layer can never apply some rules of its limiter's deny list: "),
+            error.starts_with("tollgate: some rules of the limiter's deny list can never match in this layer: "),
             "{error}"
         );
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");

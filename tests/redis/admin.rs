@@ -1,5 +1,5 @@
-//! The admin router of one process, and its effects in another process on the same server. The other process runs this
-//! test program.
+//! The admin router of a child process, and its effects on the parent process, which uses the same Redis server. The
+//! child process runs this test program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -95,7 +95,7 @@ impl Drop for AdminProcess {
 async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !condition().await {
-        assert!(begin.elapsed() < MAX_DELAY, "{what}: not within {MAX_DELAY:?}");
+        assert!(begin.elapsed() < MAX_DELAY, "expected the change to take effect within {MAX_DELAY:?}: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -118,7 +118,7 @@ async fn an_operator_in_one_process_sees_and_helps_the_callers_of_another() {
     let top = admin.get("top");
     assert_eq!((&top["scope"], &top["policies"][0]["requested"]["total"]), (&json!("this_process"), &json!(0)));
 
-    // The other process may remember the denial for a second.
+    // The limiter may remember the denial for a second.
     admin.change("reset", &json!({"policy": "api", "key": "\"ada\""}));
     wait_until("reset", async || limiter.remaining(&api, premium()).await.unwrap() == 50).await;
     wait_until("allowed again", async || limiter.try_limit(&api, premium()).await.unwrap().is_allowed()).await;
@@ -144,7 +144,7 @@ async fn an_operator_in_one_process_sees_and_helps_the_callers_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_gone_gives_503_and_an_audited_error() {
+async fn the_router_returns_503_if_the_server_is_down() {
     let mut server = Server::start();
     let admin = AdminProcess::start(&server);
     server.kill();

@@ -47,8 +47,8 @@ async fn charges_across_several_slots_are_made_completely_or_not_at_all() {
     let backend = cluster.backend().await;
     let (wide, narrow) = (PolicyName::new("wide"), PolicyName::new("narrow"));
     let keys = [0, 1, 2].map(|primary| key_on(&cluster, primary));
-    // Slots are charged in ascending order. The narrow row is charged last in the first round, and first in the second
-    // round.
+    // Slots are charged in ascending order, so the narrow row is charged last in the first round, and first in the
+    // second round.
     for (wide_key, narrow_key) in [(keys[0], keys[1]), (keys[2], keys[1])] {
         let wide = Take::new(RowId { policy: &wide, key: wide_key }, &slow(10), Ask::cost(3));
         let narrow = Take::new(RowId { policy: &narrow, key: narrow_key }, &slow(1), Ask::cost(1));
@@ -94,8 +94,8 @@ async fn concurrent_calls_across_several_slots_exceed_no_limit() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // Until a denied call's charge is refunded, that charge may cause other calls to be denied, so fewer than 60 calls
-    // may be admitted.
+    // A denied call may charge some of the slots and then refund these charges. In the meantime, other calls may be
+    // denied, so fewer than 60 calls may be admitted.
     assert!((30..=60).contains(&admitted), "{admitted} calls were admitted, expected 30 to 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));
@@ -111,7 +111,7 @@ async fn a_dropped_call_across_several_slots_charges_all_of_them_or_none() {
     let row = |primary: usize| RowId { policy: &policy, key: key_on(&cluster, primary) };
     let takes = [0, 1, 2].map(|primary| Take::new(row(primary), &slow(50), Ask::cost(1)));
     for round in 0..100 {
-        // Drop the call after it has charged none, one or two of the slots.
+        // When the call is dropped, it may have charged none, some or all of the slots.
         let call = backend.acquire(&takes);
         let _ = tokio::time::timeout(Duration::from_micros(round * 10), call).await;
     }
@@ -178,14 +178,14 @@ async fn calls_follow_a_slot_that_moves() {
     assert_eq!(
         conformance::spend(&backend, &[take], 10).await,
         10,
-        "expected 10 grants through an ASK redirect to the new node"
+        "expected 10 grants to follow an ASK redirect to the new node"
     );
 
     cluster.give_slot(slot.parse().unwrap(), 1);
     assert_eq!(
         conformance::spend(&backend, &[take], 20).await,
         10,
-        "expected the last 10 grants through a MOVED redirect to the new node"
+        "expected the last 10 grants to follow a MOVED redirect to the new node"
     );
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }

@@ -88,7 +88,7 @@ impl Cluster {
         ask(&mut self.nodes[node].admin(), &["CLUSTER", "MYID"])
     }
 
-    /// Assigns a slot to another primary on all nodes. The slot's rows are not moved.
+    /// Makes another primary the owner of a slot, without moving the slot's rows.
     pub(crate) fn give_slot(&self, slot: u16, to: usize) {
         let id = self.id(to);
         for node in self.nodes.iter().take(PRIMARIES.into()) {
@@ -108,7 +108,7 @@ pub(crate) fn add_slots(node: &mut Connection, slots: Range<u16>) {
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }
 
-/// Waits until a replica is up to date. `WAIT` would cover only writes made on its own connection.
+/// Waits until a replica is up to date. The command `WAIT` would cover only writes made on the same connection.
 pub(crate) fn wait_until_synced(primary: &Server, replica: &Server) {
     let (primary, replica) = (&mut primary.admin(), &mut replica.admin());
     let number = |text: &str, name: &str| {
@@ -126,7 +126,7 @@ pub(crate) fn slot(node: &Server, key: Digest) -> u16 {
     ask(&mut node.admin(), &["CLUSTER", "KEYSLOT", &format!("{{{:032x}}}", key.to_bits())])
 }
 
-/// Returns the primary that owns a slot before any slot has moved.
+/// Returns the primary that initially owns a slot.
 pub(crate) fn owner(slot: u16) -> usize {
     let has = |i: &u16| slot < (i + 1) * SLOTS / PRIMARIES;
     (0..PRIMARIES).find(has).unwrap().into()

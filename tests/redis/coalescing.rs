@@ -50,8 +50,8 @@ async fn concurrent_requests_share_a_call() {
             |(i, answer): (u128, &Result<tollgate::backend::Steps, _>)| of(i) && answer.as_ref().unwrap().all_granted();
         (0..).zip(&answers).filter(|(i, answer)| of((*i, answer))).count()
     };
-    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "calls with separate keys");
-    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "calls with the shared key");
+    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "calls granted for separate keys");
+    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "calls granted for the shared key");
     let scripts = scripts(&server);
     assert!(scripts <= 3000 / 20, "{scripts} script calls for 3000 decisions");
 }
@@ -64,7 +64,7 @@ async fn calls_are_decided_in_order_of_arrival() {
         let answers = join_all((0..300).map(|_| backend.acquire(&[take(round, 70, 1)]))).await;
         let granted: Vec<bool> = answers.iter().map(|answer| answer.as_ref().unwrap().all_granted()).collect();
         assert_eq!(granted.iter().position(|granted| !granted), Some(70), "round {round}: {granted:?}");
-        assert!(!granted[70..].contains(&true), "round {round}: a later call overtook the others");
+        assert!(!granted[70..].contains(&true), "round {round}: a call was granted after an earlier call was denied");
     }
 }
 
@@ -90,7 +90,7 @@ async fn settlements_and_resets_take_effect_in_order() {
     }
 }
 
-/// Within one script call, each reservation is due after the previous reservation.
+/// Within one script call, each reservation is due later than the one before it.
 #[tokio::test]
 async fn reservations_are_made_in_order() {
     let server = Server::start();
@@ -124,20 +124,20 @@ async fn settlements_and_resets_run_without_being_awaited() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call has been
-/// charged only if its error says that the charge may have been made.
+/// Even if the server cannot keep up with the callers, every call completes within the deadline. A call that fails may
+/// have been charged only if it timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_queue_completes_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(DEADLINE).connect(&server.url()).await.unwrap();
     backend.acquire(&[take(1, 100_000, 1)]).await.unwrap();
-    // Delays all write commands on the server, including scripts.
+    // Delay all write commands on the server, including scripts.
     ask::<()>(&mut server.admin(), &["CLIENT", "PAUSE", "2000", "WRITE"]);
     let begin = Instant::now();
     let answers = join_all((0..5000).map(|_| backend.acquire(&[take(1, 100_000, 1)]))).await;
     let took = begin.elapsed();
-    // If each call waited for the server, the queue would take minutes.
+    // If the calls waited for the server one after another, the queue would take minutes.
     assert!(took < DEADLINE + Duration::from_secs(1), "{took:?}");
     let sure = answers.iter().filter(|answer| answer.is_ok()).count();
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
@@ -154,6 +154,6 @@ async fn a_long_queue_completes_within_the_deadline() {
     };
     assert!(
         (1 + sure..=1 + sure + unknown).contains(&spent),
-        "{spent} tokens were spent, but {sure} calls were charged and {unknown} may have been"
+        "{spent} tokens were spent, but {sure} calls were charged and {unknown} more may have been"
     );
 }

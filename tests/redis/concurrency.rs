@@ -124,7 +124,7 @@ async fn decisions_succeed_despite_pauses_shorter_than_the_deadline() {
     assert_eq!(spending.await.unwrap(), (TOKENS, 0));
 }
 
-/// The backend does not reconnect a connection that the user provides.
+/// The backend does not reconnect after it loses a connection that the user provided.
 #[tokio::test]
 async fn a_limiter_with_a_user_provided_connection_admits_the_same_calls() {
     let server = Server::start();

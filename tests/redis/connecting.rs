@@ -35,7 +35,7 @@ async fn a_lazy_connection_without_a_server_applies_the_failure_mode() {
     assert_eq!(admitted, 2);
 }
 
-/// Regression: the calls were batched, although their rows together did not fit on the script's stack.
+/// Regression: the calls were batched, although the rows of all calls together did not fit on the script's stack.
 #[tokio::test]
 async fn concurrent_calls_of_a_thousand_charges_succeed() {
     let server = Server::start();

@@ -69,7 +69,6 @@ async fn every_row_has_an_expiry() {
     }
 }
 
-/// Spent tokens stay spent until they are refilled.
 #[tokio::test]
 async fn a_row_is_kept_until_it_expires() {
     let server = Server::start();
@@ -104,7 +103,7 @@ async fn calls_that_spend_nothing_do_not_store_rows() {
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
     let mut admin = server.admin();
-    // The calls are peeks, charges of 0, charges above the capacity, resets, and denied calls.
+    // The calls are a check, a charge of 0, a charge above the capacity, a charge that is reset, and a denied call.
     drop(limiter.try_check(&policy, 1).await.unwrap());
     drop(limiter.try_acquire(&policy, 2).cost(0).await.unwrap());
     drop(limiter.try_acquire(&policy, 3).cost(5).await.unwrap());

@@ -45,7 +45,7 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     let others =
         [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
-    // If the replica lacked some of the spent tokens, these tokens would be available again after the failover.
+    // If the replica did not know some of the spent tokens, they would be available again after the failover.
     wait_until_synced(&cluster.nodes[0], &cluster.nodes[3]);
     // All script calls on this node have ended, so the count of its tokens is exact.
     break_it(&mut cluster.nodes[0]);
@@ -97,7 +97,7 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     assert_eq!(spent(&backend, &hit).await, 100.0);
 }
 
-/// A cluster of one node that breaks the connection after every script call, so that the outcome is unknown.
+/// The only node of a cluster closes the connection after every script call, so the outcome of the call is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_charge_is_not_sent_again_after_its_connection_breaks() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -117,7 +117,7 @@ async fn a_charge_is_not_sent_again_after_its_connection_breaks() {
     let answer = backend.acquire(&[Take::new(row, &slow(10), Ask::cost(1))]).await;
     assert_eq!(answer.unwrap_err().kind(), tollgate::backend::ErrorKind::Unavailable);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(calls.load(Ordering::SeqCst), 1, "the charge was sent again, although it may have been made");
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "the charge was sent again, although it may already have been made");
 }
 
 /// Replies to the commands that a client sends to a cluster node.

@@ -1,5 +1,5 @@
-//! Failure modes of different policies. If the backend fails, a policy can deny with an error, fail open, or fall back
-//! to a share of the quota that the process enforces itself.
+//! Failure modes of different policies. If the backend fails, a policy can deny calls with an error, fail open, or fall
+//! back to a share of its quota, which the process enforces itself.
 
 use std::time::Duration;
 
@@ -199,7 +199,10 @@ async fn a_settlement_fails_if_redis_is_unreachable() {
     let charged = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().into_receipt();
     server.kill();
     assert_eq!(charged.settle(2).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    assert!(charged.is_settled(), "a failed settlement may have succeeded, so it must not be repeated");
+    assert!(
+        charged.is_settled(),
+        "a settlement that returns an error may have taken effect, so it must not be repeated"
+    );
 }
 
 #[tokio::test]

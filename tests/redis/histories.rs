@@ -1,7 +1,7 @@
 //! Random histories. The script and the algebra must compute the same decisions and rows, bit for bit.
 //!
-//! The tests read the resulting rows from the server themselves, because the backend does not read rows; it computes
-//! them by repeating the script's operations.
+//! The tests read the resulting rows directly from the server. The backend does not receive these rows, but computes
+//! them from the previous rows by repeating the script's operations.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn extreme_quotas_match_the_algebra() {
     replay(1500, 25, extreme(), ends);
 }
 
-/// Every operation uses one of three quotas, and reads rows that were written under the other two quotas.
+/// Every operation uses one of three quotas, and may read rows that were written under the other two.
 #[test]
 fn several_quotas_on_each_row_match_the_algebra() {
     let alike = prop_oneof![
@@ -52,7 +52,7 @@ fn several_quotas_on_each_row_match_the_algebra() {
     replay_with(2500, 40, alike, begin(), true);
 }
 
-/// Generates quotas whose numbers are mostly primes or at the ends of their ranges.
+/// Generates quotas whose numbers are mostly primes or the smallest or largest allowed values.
 fn extreme() -> impl Strategy<Value = Quota> {
     let most = Quota::MAX_TOKENS;
     let tokens = prop::sample::select(vec![1, 2, 10, 999_999_937, most]);
@@ -105,7 +105,7 @@ fn replay_with(
 }
 
 /// Six rows, with the state of each row in the algebra. The last three rows have the same policies as the first three,
-/// but different keys. Operation 2 sends the same takes to the first three rows and to the last three.
+/// but different keys. Operation 2 charges one or more of the first three rows, and then their counterparts.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
@@ -115,7 +115,7 @@ struct History<'a> {
     model: [State; ROWS],
     /// Whether each row has been written since the last comparison with the server.
     dirty: [bool; ROWS],
-    /// The quota that last wrote each row.
+    /// The quota under which each row was last written.
     by: [Quota; ROWS],
     /// The second at which the server drops each row.
     expires: [u32; ROWS],
@@ -195,7 +195,7 @@ impl<'a> History<'a> {
     fn take(&mut self, raw: &Raw, rows: &[usize]) -> Sent {
         let (what, _) = raw.what;
         let take = |(i, row): (usize, &usize)| {
-            // Operation 7 charges under another tier.
+            // Operation 7 charges under another row's quota.
             let other = if self.mixed { (raw.how.1 >> 20) as usize % 3 } else { usize::from(what == 7) };
             let quota = self.quotas[(row + other) % 3];
             let ask = raw.ask(&quota);
@@ -397,7 +397,8 @@ fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> boo
         && expires_at(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
 }
 
-/// Returns when a row is fully refilled. Refunded tokens are counted as spent, because later receipts refer to them.
+/// Returns when a row is fully refilled. Refunded tokens are counted as spent, because unsettled receipts may refer to
+/// them.
 fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);

@@ -120,12 +120,12 @@ async fn an_endless_reply_is_abandoned() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident().saturating_sub(before);
-    // The limit is high because other tests run in parallel. Reading the whole reply would take more than 700 MiB.
+    // The limit is high because other tests run in parallel. Storing the whole reply would take more than 700 MiB.
     assert!(grown < 400 << 20, "memory use grew by {} MiB", grown >> 20);
 }
 
-/// Every page announces another page, so a backend that read all pages would never finish, and could not publish
-/// anything.
+/// Every page announces another page, so a backend that read all of them would never finish. The other replies
+/// are malformed.
 #[tokio::test]
 async fn endless_notices_are_abandoned() {
     let page = |all: u8, version: &str| {

@@ -1,5 +1,5 @@
-//! Keys are arbitrary text, and the server stores only their digests. Digests do not collide, do not change the slot,
-//! and do not reveal the key.
+//! Keys may contain arbitrary text, but the server receives only their digests. Different keys have different digests,
+//! and all rows of a key are in one slot.
 
 use std::collections::HashSet;
 
@@ -89,8 +89,8 @@ async fn similar_keys_have_separate_rows() {
     assert_eq!(rows, keys.len());
 }
 
-/// Only the digest is in braces, even if the name of a policy contains braces. All rows of a key are therefore in the
-/// same slot.
+/// The first braces in a row's name contain the digest, even if the name of the policy contains braces. All rows of a
+/// key are therefore in the same slot.
 #[tokio::test]
 async fn all_rows_of_a_key_are_in_one_slot() {
     let server = Server::with(node());

@@ -15,7 +15,7 @@ async fn limiter(server: &Server) -> RateLimiter {
     RateLimiter::new(server.backend().await)
 }
 
-/// Calls the limiter until it decides a call from a lease. Returns the number of admitted calls.
+/// Calls the limiter until a call is decided from a lease. Returns the number of calls.
 async fn warm_up(limiter: &RateLimiter, policy: &Policy, key: &str) -> u64 {
     let begin = Instant::now();
     for calls in 1.. {
@@ -40,7 +40,7 @@ async fn a_busy_key_is_decided_from_a_lease() {
     assert_eq!(decision.remaining(), 100_000 - calls - 1);
     assert!(limiter.stats().leases == 1 && limiter.stats().leased_tokens > 0);
     assert_eq!(scripts(&server), before);
-    // A check also counts the tokens that this process has leased.
+    // Tokens that this process has leased count as remaining.
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), 100_000 - calls - 1);
 }
 
@@ -49,7 +49,7 @@ async fn leases_are_given_back_on_shutdown() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let calls = warm_up(&one, &BUSY, "ada").await;
-    assert!(other.remaining(&BUSY, "ada").await.unwrap() < 100_000 - calls, "the lease must count as spent");
+    assert!(other.remaining(&BUSY, "ada").await.unwrap() < 100_000 - calls, "leased tokens must count as spent");
     one.shutdown().await.unwrap();
     assert_eq!(other.remaining(&BUSY, "ada").await.unwrap(), 100_000 - calls);
     assert_eq!((one.stats().leases, one.stats().leased_tokens), (0, 0));
@@ -214,7 +214,10 @@ async fn eight_limiters_keep_the_bound_and_use_the_limit() {
     let admitted = Arc::into_inner(admitted).unwrap().into_inner().unwrap();
     let utilization = admitted.len() as f64 / (RATE as f64 * (1.0 + time.as_secs_f64()));
     println!("{decisions} decisions, {} admitted, utilization {utilization:.3}, {calls} script calls", admitted.len());
-    assert!(utilization > 0.1 && calls < decisions / 4, "too low a utilization or too many script calls");
+    assert!(
+        utilization > 0.1 && calls < decisions / 4,
+        "the utilization is too low, or there were too many script calls"
+    );
     // Each of the 32 tasks may record one call some time after its decision.
     check_bound(&admitted, RATE as f64 + 32.0, RATE as f64);
 }
@@ -223,7 +226,7 @@ async fn eight_limiters_keep_the_bound_and_use_the_limit() {
 fn check_bound(ends: &[Instant], capacity: f64, rate: f64) {
     let mut ends = ends.to_vec();
     ends.sort();
-    // The largest excess in any interval that ends at `last`.
+    // `excess` is the largest excess in any interval that ends at `last`.
     let (mut excess, mut most, mut last) = (0f64, 0f64, ends[0]);
     for end in ends {
         excess = (excess - rate * (end - last).as_secs_f64()).max(0.0) + 1.0;

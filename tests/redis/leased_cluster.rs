@@ -7,7 +7,7 @@ use tollgate::{DAY, Policy, Quota, RateLimiter, SECOND, backend::RedisBackend};
 
 use crate::cluster_server::{Cluster, ask, owner, slot};
 
-/// A quota that is not refilled during a test.
+/// A policy whose quota is not refilled during a test.
 static TOTAL: Policy = Policy::new("total", Quota::token_bucket(1, DAY).capacity(3000)).leases();
 
 struct Counts {
@@ -47,7 +47,7 @@ async fn hammer(limiter: &RateLimiter, key: u64, time: Duration) -> Counts {
     sum
 }
 
-/// Returns a key for each primary.
+/// Returns a key on each primary.
 fn keys(cluster: &Cluster, limiter: &RateLimiter) -> [u64; 3] {
     [0, 1, 2].map(|primary| {
         let is_on = |key: &u64| owner(slot(&cluster.nodes[0], limiter.digest(Some(&(*key).into())))) == primary;
@@ -95,7 +95,7 @@ async fn leases_survive_a_slot_that_moves() {
             cluster.give_slot(slot, 1);
         });
     });
-    // No token is spent twice, and few tokens are lost, because the row moves with its outstanding tokens.
+    // No token is spent twice, and few tokens are lost, because the row's outstanding tokens move with the row.
     one.shutdown().await.unwrap();
     other.shutdown().await.unwrap();
     let left = one.remaining(&TOTAL, key).await.unwrap();
@@ -105,8 +105,8 @@ async fn leases_survive_a_slot_that_moves() {
     assert!(a.admitted + b.admitted > 1000, "{} + {}", a.admitted, b.admitted);
 }
 
-/// After a key's node is lost, a process spends the rest of its lease. Then calls for this key fail, while calls for
-/// other keys succeed.
+/// After a key's node is lost, the process spends the rest of its lease. After that, calls for this key fail, but calls
+/// for other keys still succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_node_ends_only_the_leases_of_its_keys() {
     let mut cluster = Cluster::start();

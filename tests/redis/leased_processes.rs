@@ -1,6 +1,6 @@
 //! Eight processes that lease tokens from one server or cluster. The child processes run this test program, and log the
-//! time of each admitted call. The tests print how much of the limit was used, but check only the bound, because the use
-//! depends on the machine; the simulation in `src/limiter/leases/tests` checks the use in virtual time.
+//! time of each admitted call. The tests check only the bound, and print the utilization, which depends on the machine.
+//! The simulation in `src/limiter/leases/tests` checks the utilization in virtual time.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ impl Processes {
         assert!(Command::new("sh").arg("-c").arg(format!("kill -{name} {pid}")).status().unwrap().success());
     }
 
-    /// Ends all processes, and returns the times and keys of their admitted calls in order.
+    /// Kills all processes, and returns the time and key of each admitted call in chronological order.
     fn end(mut self) -> Vec<(u64, u64)> {
         for child in &mut self.children {
             child.kill().unwrap();
@@ -110,8 +110,8 @@ impl Processes {
     }
 }
 
-/// Returns the largest number by which the calls in an interval exceed the tokens refilled in that interval. A call is
-/// logged after it is decided, so each task may log one call too late.
+/// Returns the largest excess of calls over refilled tokens in any interval. A call is logged after it is decided, so
+/// each task may log one call late.
 fn most_beyond_refill(times: impl Iterator<Item = u64>, rate: f64) -> f64 {
     let (mut excess, mut most, mut last) = (0f64, 0f64, 0);
     for time in times {
@@ -121,7 +121,7 @@ fn most_beyond_refill(times: impl Iterator<Item = u64>, rate: f64) -> f64 {
     most
 }
 
-/// Returns the average number of calls that were admitted per second, in the three seconds after `from`.
+/// Returns the average number of calls admitted per second in the three seconds after `from`.
 fn rate_from(admitted: &[(u64, u64)], from: u64) -> f64 {
     admitted.iter().filter(|(time, _)| (from..from + 3_000_000).contains(time)).count() as f64 / 3.0
 }
@@ -184,7 +184,7 @@ fn killed_and_stopped_processes_keep_the_bound() {
     assert!(recovered > 0.0, "no calls were admitted after the recovery");
 }
 
-/// The server writes each row to disk before it replies. The test kills the server and starts it again.
+/// The server writes each row to disk before it replies.
 #[test]
 fn a_restart_of_a_server_that_saves_all_rows_keeps_the_bound() {
     let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -194,8 +194,7 @@ fn a_restart_of_a_server_that_saves_all_rows_keeps_the_bound() {
     assert!(recovered > 0.0, "no calls were admitted after the recovery");
 }
 
-/// After a row is lost, the whole quota is available again, but the processes can still spend the leases that they
-/// hold.
+/// After a row is lost, the whole quota is available again, and the processes can also spend the leases that they hold.
 #[test]
 fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity() {
     let mut server = Server::start();
@@ -205,8 +204,8 @@ fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity()
     assert!(recovered > 0.0, "no calls were admitted after the recovery");
 }
 
-/// Returns the largest number of calls beyond the refill, and the average rate over the three seconds that begin two
-/// lease durations after the restart.
+/// Returns the largest number of calls beyond the refill, and the average rate in the three seconds that begin four
+/// seconds after the restart.
 fn restart(server: &mut Server) -> (f64, f64) {
     let processes = Processes::on(server, 1);
     std::thread::sleep(3 * SECOND);

@@ -47,7 +47,7 @@ async fn the_documented_permissions_suffice() {
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
     use_operations(&mut admin, &backend).await.unwrap();
-    // The backend sends a test command before the first charge on an idle or a new connection.
+    // The backend sends a test command before the first charge on an idle or new connection.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     use_operations(&mut admin, &backend).await.unwrap();
     use_notices(&backend, server.url()).await.unwrap();
@@ -55,7 +55,7 @@ async fn the_documented_permissions_suffice() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The client must not send `CLIENT SETINFO`, because the documented user may not run this command. In Redis 7.2 and
+/// The client must not send `CLIENT SETINFO`, because the documented permissions do not include it. In Redis 7.2 and
 /// later, each connection would add an entry to `ACL LOG`. Redis 7.0 even rejects an ACL rule that allows the command.
 #[tokio::test]
 async fn a_connection_starts_with_an_allowed_command() {
@@ -77,7 +77,7 @@ async fn a_cluster_needs_a_few_more_permissions() {
     let mut admin = server.admin();
     add_slots(&mut admin, 0..SLOTS);
     wait_for_slots(&mut admin);
-    // The cluster client sends `CLIENT SETINFO`, a command that Redis 7.0 does not know.
+    // The cluster client sends `CLIENT SETINFO`, which Redis 7.0 does not know.
     let more = ["cluster|slots", "cluster|shards", "asking", "readonly", "ping", "client|setinfo"];
     let more = if is_redis_7_0() { &more[..5] } else { &more };
     allow(&mut admin, all().chain(more.iter().copied()));
@@ -116,7 +116,7 @@ async fn reading_notices_needs_only_four_permissions() {
         cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
         let limiter = RateLimiter::new(connect(&server).await.unwrap());
         tokio::time::sleep(Duration::from_millis(700)).await;
-        // Without permission to read notices, the limiter applies the quotas that the program's code defines.
+        // Without permission to read notices, the limiter applies the quotas that are defined in code.
         assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
         assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();

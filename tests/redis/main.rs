@@ -1,5 +1,5 @@
-//! Tests of the Redis backend. Each test starts a real server: Debian's redis-server, or the Redis or Valkey program
-//! that `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three different servers.
+//! Tests of the Redis backend. Most tests start a real server: the installed `redis-server`, or the Redis or Valkey
+//! server that `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three different servers.
 
 mod across_processes;
 #[cfg(feature = "admin")]

@@ -1,4 +1,4 @@
-//! Errors name what is missing, such as the scheme of a URL or a permission of the user.
+//! Errors name what is missing, such as a URL's scheme or a user's permission.
 
 use std::error::Error as _;
 

@@ -42,8 +42,7 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     let took = wait_until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
     println!("the change reached the other limiter after {took:?}");
 
-    // The most specific quota applies: the quota of a key takes precedence over that of a tier, which takes precedence
-    // over that of the policy.
+    // A key's quota takes precedence over a tier's quota, which takes precedence over the policy's quota.
     one.set_quota(&api, Quota::token_bucket(7, HOUR)).await.unwrap();
     wait_until(async || other.remaining(&api, free()).await.unwrap() == 7).await;
     one.set_tier_quota(&api, "free", Quota::token_bucket(8, HOUR)).await.unwrap();
@@ -53,7 +52,7 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     assert_eq!(other.remaining(&api, Subject::new("eve").tier("free")).await.unwrap(), 8);
     assert_eq!(other.quotas(&api, "eve")[0].get_capacity(), 7);
 
-    // Later subscribers also receive the change and its withdrawal.
+    // Limiters that subscribe later also receive the changes and their withdrawals.
     let third = limiter(&server).await;
     wait_until(async || third.remaining(&api, free()).await.unwrap() == 9).await;
     other.set_key_quota(&api, free(), None).await.unwrap();
@@ -106,7 +105,7 @@ async fn a_block_applies_in_all_processes() {
     other.unblock(Signal::key("eve")).await.unwrap();
     wait_until(async || one.try_check(&SEARCH, "eve").await.unwrap().reason() == Reason::QuotaExceeded).await;
 
-    // Manual blocks apply under every policy, even in processes without automatic blocks.
+    // Manual blocks apply under every policy, even in processes without automatic blocking.
     let plain = limiter(&server).await;
     one.block(Signal::key("mallory"), DAY).await.unwrap();
     wait_until(async || plain.try_check(&SEARCH, "mallory").await.unwrap().reason() == Reason::Blocked).await;
@@ -208,8 +207,7 @@ fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// Adds notices that expire in a day, until only `free` more notices fit into the channel, which holds at most a
-/// hundred thousand.
+/// Adds notices that expire in a day, until only `free` more notices fit into the channel, which holds at most 100,000.
 fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -248,7 +246,7 @@ async fn a_full_channel_does_not_drop_withdrawals() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// Regression: a process with a block that the full channel refused received no notices until the block ended.
+/// Regression: if a full channel refused a process's block, the process received no notices until the block ended.
 #[tokio::test]
 async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notices() {
     let server = Server::start();
@@ -257,7 +255,7 @@ async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notic
     let other = limiter(&server).await;
     other.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     fill(&mut server.admin(), 0);
-    // Notices without an end are not dropped.
+    // The channel cannot drop notices that have no end.
     cmd("DEL").arg(&keys()[2]).exec(&mut server.admin()).unwrap();
     drop(one.try_acquire(&SEARCH, "eve").cost(100).await.unwrap());
     assert!(!one.try_limit(&SEARCH, "eve").await.unwrap().is_allowed());
@@ -269,8 +267,8 @@ async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notic
     assert_eq!(one.stats().pending_notices, 1);
 }
 
-/// Regression: after the server had evicted one of the three keys, publishing failed, or new subscribers received no
-/// notices.
+/// Regression: after the server had evicted one of the channel's three keys, publishing failed, or new subscribers
+/// received no notices.
 #[tokio::test]
 async fn a_channel_recovers_from_the_loss_of_a_key() {
     let server = Server::start();
@@ -288,7 +286,7 @@ async fn a_channel_recovers_from_the_loss_of_a_key() {
     }
 }
 
-/// A server that is restarted from an older snapshot has the same epoch, but fewer notices.
+/// A server that is restarted from an older snapshot has the same epoch, but older notices.
 #[tokio::test]
 async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     let server = Server::start();
@@ -329,7 +327,8 @@ async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// After the server loses its data, other processes still apply the notices that they know. An unblock must reach them.
+/// After the server loses its data, other processes still apply the notices that they have received. An unblock must
+/// reach these processes.
 #[tokio::test]
 async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     let server = Server::start();
@@ -348,7 +347,7 @@ async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
-        // In a table with the default size, one run in 300 has a bucket with nine of the callers, and drops one.
+        // In a table of the default size, one run in 300 would put nine callers into one bucket and drop one of them.
         let rules = AutoBlock::new([&ONE]).threshold(1).block_for(HOUR).max_entries(400_000);
         RateLimiter::builder(backend).auto_block(rules).build()
     };
@@ -374,7 +373,6 @@ async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
     assert_eq!(one.stats().pending_notices, 0);
 }
 
-/// Pending notices are published when the server is available again.
 #[tokio::test]
 async fn a_block_during_an_outage_is_published_afterwards() {
     let mut server = Server::start();
@@ -429,14 +427,14 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
     command.args(["notices::child", "--exact", "--nocapture"]).env(CHILD, server.url());
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    // The process that made the change has exited.
+    // The process that made the changes has exited.
     wait_until(async || here.remaining(&SEARCH, "ada").await.unwrap() == 5).await;
     wait_until(async || {
         let blocked = here.try_acquire(&SEARCH, "ada").ip([192, 0, 2, 1].into()).check().await.unwrap();
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // Automatic blocks of keys apply only under policies whose denials the process counts. This process counts none.
+    // An automatic block of a key applies only under policies whose denials are counted, and this process counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 
@@ -456,8 +454,8 @@ fn child() {
     });
 }
 
-/// Regression: a block that could not be published while the server was down was published after the caller had been
-/// unblocked, and blocked the caller again.
+/// Regression: a block that could not be published during an outage was published after the caller had been unblocked,
+/// so the caller was blocked again.
 #[tokio::test]
 async fn a_block_that_was_not_yet_published_does_not_return_after_the_caller_is_unblocked() {
     let server = Server::start();
@@ -469,7 +467,7 @@ async fn a_block_that_was_not_yet_published_does_not_return_after_the_caller_is_
     // Wait until the first poll has ended. The next poll begins after four seconds.
     tokio::time::sleep(SECOND / 4).await;
     server.signal("STOP");
-    // The block cache denies this call, and the notice of the block is not published within a second.
+    // The block cache denies this call, and this second denial blocks the caller. Publishing the block times out.
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     tokio::time::sleep(SECOND * 3 / 2).await;

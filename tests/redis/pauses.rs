@@ -32,7 +32,7 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
     let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
     assert!(early <= 1 + 20 * 3 / 2, "{early} requests were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);
-    // A process that starts later receives the pause, and later the end of the pause.
+    // A process that starts later also receives the pause, and then the end of the pause.
     one.pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
     let third = RateLimiter::new(server.backend().await);
     let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&UPSTREAM, "host").await.unwrap().is_allowed();
@@ -48,8 +48,8 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
     }
 }
 
-/// Regression: the notice of a shorter pause replaced that of a longer pause, so processes that had not yet received
-/// the longer pause never did.
+/// Regression: the notice of a shorter pause replaced the notice of a longer pause, so some processes never received
+/// the longer pause.
 #[tokio::test]
 async fn of_two_pauses_by_different_processes_the_longer_stays_in_effect_everywhere() {
     let server = Server::start();
@@ -64,7 +64,7 @@ async fn of_two_pauses_by_different_processes_the_longer_stays_in_effect_everywh
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
-    // After the longer pause has been ended, a shorter pause applies.
+    // After `resume` has ended the longer pause, a shorter pause applies.
     limiters[0].resume(&UPSTREAM, "host").await.unwrap();
     limiters[0].pause(&UPSTREAM, "host", 5 * SECOND).await.unwrap();
     let last = RateLimiter::new(server.backend().await);

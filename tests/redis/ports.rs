@@ -1,5 +1,5 @@
 //! Unique ports for test servers. The system may assign a free port to another test, or to an outgoing connection,
-//! before the server listens on the port. Ports from this module are therefore outside of the system's ephemeral range,
+//! before the server listens on the port. Ports from this module are therefore outside the system's ephemeral range,
 //! and each port is used only once.
 
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns a free port that no other test of this process gets.
+/// Returns a free port that no other test in this process gets.
 pub(crate) fn free_port() -> u16 {
     let mut range = RANGE.clone();
     range.find_map(|_| Some(next()).filter(|port| is_free(*port))).expect("expected a free port")

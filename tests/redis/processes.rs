@@ -48,10 +48,10 @@ fn four_processes_respect_the_refill_rate() {
     let most = 300.0 + 2000.0 * begin.elapsed().as_secs_f64();
     assert!(admitted as f64 <= most, "{admitted} calls were admitted, expected at most {most}");
     let least = 2000.0 * LIVE_TIME.as_secs_f64() * 0.5;
-    assert!(admitted as f64 >= least, "expected at least {least} admitted calls on any machine, found {admitted}");
+    assert!(admitted as f64 >= least, "{admitted} calls were admitted, expected at least {least} on any machine");
 }
 
-/// Several quotas with several shards. The bucket regains one token every 21 seconds.
+/// The token bucket regains one token every 21 seconds.
 #[test]
 fn four_processes_share_the_shards_of_several_quotas() {
     let server = Server::start();
@@ -60,8 +60,7 @@ fn four_processes_share_the_shards_of_several_quotas() {
     assert!((900..=1003).contains(&admitted), "{admitted} calls were admitted, expected about 1000");
 }
 
-/// On a shared server, all limiters that have no secret compute the same digest for a key, so they charge the same
-/// rows.
+/// On a shared server, all limiters without a secret compute the same digest for a key, so they charge the same rows.
 #[test]
 fn processes_agree_on_digests_unless_their_secrets_differ() {
     let server = Server::start();

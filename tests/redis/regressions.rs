@@ -77,8 +77,8 @@ async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     assert_eq!(row.model.spent, 5.0);
 }
 
-/// During a rolling deployment, two quotas alternated. Each change reduced the spent tokens to the new capacity, so
-/// 56,519 requests were admitted in a minute.
+/// Regression: during a rolling deployment, two quotas alternated. Each change reduced the spent tokens to the new
+/// capacity, so 56,519 requests were admitted in a minute.
 #[tokio::test]
 async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
@@ -97,7 +97,7 @@ async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
     assert!(admitted >= 1900, "only {admitted} tokens were granted");
 }
 
-/// The actual cost was rounded to a double before the charged cost was subtracted from it.
+/// Regression: the actual cost was rounded to a double before the charged cost was subtracted from it.
 #[tokio::test]
 async fn a_settlement_too_large_for_a_double_is_exact() {
     let quota = Quota::token_bucket(10, HOUR);
@@ -107,7 +107,7 @@ async fn a_settlement_too_large_for_a_double_is_exact() {
     row.settle(&quota, receipt, u64::MAX).await;
 }
 
-/// The script granted reservations beyond the last instant.
+/// Regression: the script granted reservations beyond the last representable instant.
 #[tokio::test]
 async fn a_reservation_too_many_windows_away_is_denied() {
     let quota = Quota::fixed_window(1, Quota::MAX_PERIOD).unlimited_reservations().start(HOUR);
@@ -116,7 +116,7 @@ async fn a_reservation_too_many_windows_away_is_denied() {
     assert!(row.take(&quota, Ask::cost(1).reserve()).await.is_none());
 }
 
-/// The sum of an instant and a period was too large for a double to represent exactly.
+/// Regression: the sum of an instant and a period was too large for a double to represent exactly.
 #[tokio::test]
 async fn windows_are_exact_up_to_the_last_instant() {
     for quota in
@@ -131,8 +131,8 @@ async fn windows_are_exact_up_to_the_last_instant() {
     }
 }
 
-/// A call was denied if the caller had not awaited the preceding refund. With two script calls in flight, the second
-/// sometimes reached the server first.
+/// Regression: a call was denied if the caller had not awaited the preceding refund. With two script calls in flight,
+/// the second sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));

@@ -1,4 +1,4 @@
-//! Resets return whether a row existed, even if they are part of a batch or the row is damaged.
+//! Resets report whether a row existed, even in a batch or if the row is damaged.
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};
@@ -24,7 +24,7 @@ async fn a_reset_reports_whether_any_process_had_written_the_row() {
     assert!(!other.reset(&API, "1").await.unwrap(), "the number 1 and the string \"1\" must be different keys");
     assert!(!other.reset(&API, address).await.unwrap(), "an address and its network must be different keys");
     assert!(other.reset(&API, 1).await.unwrap());
-    assert!(!one.reset(&API, 1).await.unwrap(), "the row must have been removed by the first reset");
+    assert!(!one.reset(&API, 1).await.unwrap(), "the first reset must have removed the row");
     assert!(other.reset(&API, key::client_ip().key(address)).await.unwrap());
 }
 

@@ -18,7 +18,7 @@ fn asks(cost: u64) -> [Ask; 2] {
     [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
 }
 
-/// If the refill were computed by dividing before multiplying, the result would be a fraction of a token.
+/// If the refill were computed by dividing before multiplying, the result would not be a whole number of tokens.
 #[tokio::test]
 async fn whole_periods_refill_whole_tokens() {
     let (rate, period) = (41u64, 3_333_331u64);
@@ -29,8 +29,7 @@ async fn whole_periods_refill_whole_tokens() {
     for grains in found {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
-            // Spend only one more token than is refilled, because rounding would hide the difference in a larger
-            // amount.
+            // Spend only one token more than is refilled. In a larger amount, rounding would hide the difference.
             row.take(&quota, asks(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
             row.take(&quota, asks(1)[i]).await;

@@ -1,4 +1,4 @@
-//! The encoding of rows on the server. The tests read and write rows directly.
+//! The encoding of rows on the server, for tests that read and write rows directly.
 
 use tollgate::algorithm::{Ask, Micros, State};
 use tollgate::backend::Take;

@@ -32,7 +32,7 @@ async fn wait_until(mut condition: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Runs a task in a child process, waits until the process exits, and returns its result.
+/// Runs a task in a child process, waits until the process exits, and returns the task's result.
 async fn run(server: &Server, task: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["run_time::child", "--exact", "--nocapture"]).env(CHILD, format!("{} {task}", server.url()));
@@ -87,7 +87,8 @@ fn child() {
     println!("result={result};");
 }
 
-/// Returns which of 300 keys the policy is enforced for. The cost exceeds the capacity, so an enforced check is denied.
+/// Returns those of 300 keys for which the policy is enforced. The cost exceeds the capacity, so every check that is
+/// enforced is denied.
 async fn enforced(limiter: &RateLimiter) -> Vec<u64> {
     let mut denied = Vec::new();
     for key in 0..300u64 {
@@ -145,7 +146,7 @@ async fn a_credit_by_another_process_ends_remembered_denials_within_a_second() {
     run(&server, "credit").await;
     wait_until(async || here.check(&API, "ada").await.is_ok() && here.check(&BOTH, "ada").await.is_ok()).await;
     assert_eq!(here.remaining(&API, "ada").await.unwrap(), 30);
-    // A credit does not exceed the capacity.
+    // A credit never exceeds the capacity.
     assert_eq!(here.remaining(&BOTH, "ada").await.unwrap(), 10);
     assert!(!here.credit(&BOTH, "ada", 1).await.unwrap());
 }
@@ -199,7 +200,10 @@ async fn changes_are_listed_with_their_age_in_processes_that_start_later() {
     let listed: Vec<u64> = listed.split(',').map(|number| number.parse().unwrap()).collect();
     let [ages @ .., left] = &listed[..] else { panic!("{listed:?}") };
     let (least, most) = (400, begin.elapsed().as_millis() as u64);
-    assert!(ages.iter().all(|age| (least..=most).contains(age)), "{ages:?}, {least} to {most}, set within {after:?}");
+    assert!(
+        ages.iter().all(|age| (least..=most).contains(age)),
+        "ages in ms: {ages:?}, expected {least} to {most}; the changes took {after:?}"
+    );
     let hour = HOUR.as_millis() as u64;
     assert!((hour - most..=hour - least).contains(left), "{left}");
     assert!(begin.elapsed() < HOUR.min(600 * SECOND));

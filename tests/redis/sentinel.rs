@@ -61,7 +61,7 @@ async fn spent_tokens_survive_a_failover_by_sentinel() {
         refused += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    println!("{refused} refused; decided again after {:?}", begin.elapsed());
+    println!("{refused} calls failed; calls succeeded again after {:?}", begin.elapsed());
     assert!(refused > 0, "the primary did not fail");
     assert!(info(&mut replica.admin(), "replication").contains("role:master"));
     assert_eq!(1 + drain(&backend, &take).await, 70, "the replica must know all spent tokens");

@@ -1,4 +1,4 @@
-//! A Redis server for tests: Debian's redis-server, or the program that `TOLLGATE_REDIS_SERVER` names.
+//! A Redis server for tests: the installed `redis-server`, or the program that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Server {
 
     pub(crate) fn setting(&self, name: &str) -> &str {
         let at = self.arguments.iter().position(|argument| argument == name);
-        at.and_then(|at| self.arguments.get(at + 1)).unwrap_or_else(|| panic!("started without {name}"))
+        at.and_then(|at| self.arguments.get(at + 1)).unwrap_or_else(|| panic!("the server was started without {name}"))
     }
 
     pub(crate) fn url(&self) -> String {
@@ -85,7 +85,7 @@ impl Server {
 
     pub(crate) fn restart(&mut self) {
         self.restart_with(&[]);
-        assert!(self.wait_until_ready(), "redis-server did not start again; see its log above");
+        assert!(self.wait_until_ready(), "redis-server failed to restart; see its log above");
     }
 
     /// Restarts the server with additional settings, without waiting until it replies.
@@ -137,7 +137,7 @@ impl Drop for Server {
 }
 
 fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
-    // Create an empty file, because a Sentinel does not start without a file to write to.
+    // Create an empty file, because a Sentinel does not start without a writable settings file.
     let settings = directory.join("settings.conf");
     std::fs::OpenOptions::new().append(true).create(true).open(&settings).unwrap();
     let command = Command::new(program())
@@ -158,7 +158,7 @@ fn program() -> OsString {
 
 fn missing(error: &std::io::Error) -> ! {
     let program = program();
-    panic!("no server at {program:?}: {error}. Install it (apt-get install redis-server), or correct {VARIABLE}")
+    panic!("cannot start {program:?}: {error}. Install Redis (apt-get install redis-server), or correct {VARIABLE}")
 }
 
 const VARIABLE: &str = "TOLLGATE_REDIS_SERVER";
@@ -179,8 +179,7 @@ pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Returns whether the server supports TLS. A server that supports TLS does not start here, because it has no
-/// certificates.
+/// Returns whether the server supports TLS. The server is started without certificates, so that it always exits.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
@@ -194,10 +193,10 @@ pub(crate) fn has_tls() -> bool {
 /// The tests that do not apply to every server, each with the reason.
 #[cfg(feature = "redis-tls")]
 const OPTIONAL_TESTS: [(&str, &str); 1] =
-    [("tls::tls_connections_require_a_trusted_certificate", "this server is built without TLS")];
+    [("tls::tls_connections_require_a_trusted_certificate", "this server was built without TLS")];
 
-/// Returns whether a test applies to this server. If not, prints the test's name and the reason. Panics if the server
-/// is Debian's, which supports all tests.
+/// Returns whether a test applies to this server. If not, prints the test's name and the reason, or panics if this is
+/// the installed server, which must support all tests.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {

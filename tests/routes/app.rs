@@ -22,7 +22,7 @@ pub(crate) const fn policy(name: &'static str, rate: u64) -> Policy {
     Policy::new(name, Quota::token_bucket(rate, tollgate::MINUTE))
 }
 
-/// Returns the user named by `x-user`, which stands in for an extension that an authentication layer would insert.
+/// Returns the user named in the `x-user` header, which stands in for an extension inserted by an authentication layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }
@@ -31,7 +31,7 @@ pub(crate) fn header(req: &Parts, name: &str) -> Option<String> {
     req.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// Sends a request such as `"GET /todos"` with these header lines and no body, without a socket.
+/// Sends a request such as `"GET /todos"` with the given header lines and no body, without a socket.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);

@@ -1,4 +1,4 @@
-//! Route groups over a socket: options for all layers, a key for each policy, and several policies for a route.
+//! Tests of route groups over a socket: options for all layers, a key for each policy, and several policies per route.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -33,7 +33,7 @@ fn routes() -> Router {
         .route("/health", get(|| async {}))
 }
 
-/// Returns the status, and the limits in the headers with their remaining tokens, such as `read=99 all=999`.
+/// Returns the status, and the remaining tokens of each limit in the headers, such as `read=99 all=999`.
 async fn left(server: &Server, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = server.call(line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -68,7 +68,7 @@ async fn a_group_charges_all_of_its_policies_or_none() {
 }
 
 #[tokio::test]
-async fn a_layer_beside_a_handler_applies_a_group_or_a_policy() {
+async fn a_layer_on_a_handler_applies_a_group_or_a_policy() {
     let (limiter, _clock) = limiter();
     let limits = limits(&limiter);
     let app = Router::new()
@@ -86,7 +86,7 @@ async fn a_layer_beside_a_handler_applies_a_group_or_a_policy() {
 }
 
 #[tokio::test]
-async fn a_group_can_be_chosen_by_a_closure_be_the_default_or_exempt_routes() {
+async fn a_group_can_be_chosen_by_a_closure_or_be_the_default() {
     let (limiter, _clock) = limiter();
     let limits = limits(&limiter).group("none", []).group("more", ["read", "export"]).default_group("export");
     let by_header = |req: &Parts| header(req, "x-kind").map(|kind| if kind == "none" { "none" } else { "more" });

@@ -1,4 +1,4 @@
-//! The crate's key extractors behind a real router. The tests check which requests share a key.
+//! The crate's key extractors in a real router. The tests check which requests share a key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ async fn requests_are_counted_by_header_bearer_token_and_cookie() {
             ("GET /", &["X-Api-Key: k1"], 3),
             ("GET /users/7", &["x-api-key: k1"], 2),
             ("GET /", &["x-api-key: K1"], 4),
-            // Callers are anonymous if there is no header, an empty value, or two values.
+            // Callers are anonymous if the header is missing, empty or repeated.
             ("GET /", &[], 4),
             ("GET /", &["x-api-key: "], 3),
             ("GET /", &["x-api-key: k1", "x-api-key: k2"], 2),

@@ -193,7 +193,7 @@ fn table_lines_that_can_never_match_panic() {
     let limits = || RouteLimits::new(key::global()).policy(policy("api", 10));
     for (line, fault) in [
         ("/users/:id", "write \"{id}\" for \":id\""),
-        ("GET /files/*rest", "write \"{id}\" for \":id\", \"{*rest}\" for \"*rest\""),
+        ("GET /files/*rest", "write \"{id}\" for \":id\", and \"{*rest}\" for \"*rest\""),
         ("GTE /search", "has the method \"GTE\"; did you mean \"GET\"?"),
         ("PSOT /search", "did you mean \"POST\"?"),
         ("OPTION /search", "did you mean \"OPTIONS\"?"),
@@ -258,8 +258,8 @@ async fn unused_lines_are_listed_and_unmatched_requests_are_counted() {
 fn adding_a_layer_panics_if_any_tier_can_never_grant_the_fixed_cost() {
     let free = |rate| policy("api", 60).tier("free", Quota::per_minute(rate));
     let limits = || RouteLimits::new(user).policy(free(5)).limiter(&Reports::default().limiter());
-    let text = "tollgate: policy \"api\", tier \"free\": every request costs 10, and the quota 5/min holds 5 at most, so all \
-                of them would be refused; raise its capacity, or lower the cost";
+    let text = "tollgate: policy \"api\", tier \"free\": every request costs 10, and the quota 5/min holds 5 at most, so no \
+                request would be allowed; raise its capacity, or lower the cost";
     for layer in [
         RateLimitLayer::new(free(5), user).fixed_cost(10),
         RateLimitLayer::from(Rule::new(free(5), user).fixed_cost(10)),
@@ -300,7 +300,7 @@ async fn an_unknown_name_from_a_closure_is_reported_once_and_counted() {
     }
     assert_eq!(limiter.stats().mistakes.unknown_policies, 2);
     let text = "the closure of `RouteLimits::choose` returned \"wirte\", which is not the name of a policy or a group (did you \
-                mean \"write\"?); requests for which it does so get the default policy, or no limit if there is none";
+                mean \"write\"?); a request with an unknown name gets the default policy, or no limit if there is none";
     assert_eq!(reports.take(), [(MistakeKind::UnknownPolicy, text.to_owned())]);
 }
 
@@ -311,7 +311,7 @@ async fn a_computed_cost_above_the_capacity_is_reported_once_and_counted() {
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("free");
     let layer = RateLimitLayer::new(policy("api", 60).tier("free", Quota::per_minute(5)), by_plan).limiter(&limiter);
     let app = hello().layer(layer.cost(|req: &Parts| if req.uri.query().is_some() { 10 } else { 5 }));
-    // If enough tokens will be available later, the call is denied, and no mistake is reported.
+    // A denied call that could succeed later is not reported as a mistake.
     for status in [200, 429, 429] {
         assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, status);
     }

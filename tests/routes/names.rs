@@ -64,7 +64,7 @@ fn duplicate_policy_names_panic() {
         &panic_of(|| limits().default_policy(policy("default", 1)).default_policy(policy("default", 2))),
         &["two policies or groups named \"default\""],
     );
-    // Two rules of one layer that have the same policy name would charge the same rows.
+    // Two rules in one layer with the same policy name would charge the same rows.
     let rules = panic_of(|| RateLimitLayer::new(policy("api", 1), key::global()).and(policy("api", 2), key::global()));
     assert_message(&rules, &["\"api\"", "another name"]);
 }

@@ -66,7 +66,7 @@ async fn a_table_within_a_nested_router_matches_full_routes() {
 
 #[tokio::test]
 async fn requests_to_a_nested_service_match_no_table_line() {
-    // axum matches no route within a nested service, so requests to it fall under the default policy.
+    // axum does not match routes within a nested service, so the default policy applies to its requests.
     let app = Router::new()
         .route("/own", get(|| async {}))
         .nest_service("/api/todos", todos())

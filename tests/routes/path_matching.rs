@@ -1,4 +1,4 @@
-//! Tables that match requests by their path, in axum routers.
+//! Tables in axum routers that match requests by path.
 
 use axum::Router;
 use axum::body::Body;

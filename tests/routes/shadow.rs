@@ -26,8 +26,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// The user and the cost of each request, and the number of seconds to wait before sending it. Some of the requests are
-/// denied by one rule, some by both rules, and one because its cost exceeds the capacity.
+/// The user and the cost of each request, and the number of seconds to wait before sending it. Five of the requests are
+/// denied: four by one of the rules, and one by both.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),
@@ -79,7 +79,7 @@ async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
         let rows = (real.remaining(&ALL, "global").await.unwrap(), shadow.remaining(&ALL, "global").await.unwrap());
         assert_eq!(rows.0, rows.1);
     }
-    assert_eq!(denied, 5, "five of the requests must be denied");
+    assert_eq!(denied, 5, "expected five denied requests");
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_rule_in_shadow_mode_does_not_refuse_while_the_other_rules_do() {
     let mut seen = Vec::new();
     for _ in 0..4 {
         let answer = call(&app, "GET /", &["x-user: ada"]).await;
-        // Clients do not see the limit in shadow mode.
+        // Limits in shadow mode are hidden from clients.
         let names: Vec<_> = answer.headers.get_all("ratelimit-policy").iter().collect();
         assert_eq!(names, ["\"user\";q=3;w=60"]);
         assert_eq!(answer.headers.get_all("ratelimit").iter().count(), 1);

@@ -64,7 +64,7 @@ async fn a_larger_share_includes_the_keys_of_a_smaller_share() {
 
 #[tokio::test]
 async fn shares_of_0_and_1_enforce_no_key_and_every_key() {
-    // This limiter has a random secret.
+    // These limiters have random secrets.
     assert_eq!(enforced(&limiter().0, 0.0).await.len(), 0);
     assert_eq!(enforced(&limiter().0, 1.0).await.len(), KEYS);
 }
@@ -73,8 +73,8 @@ async fn shares_of_0_and_1_enforce_no_key_and_every_key() {
 async fn the_key_of_the_first_rule_decides_for_all_rules() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
-    // The second rule has one global key. After the quota of this rule is used up, exactly the users in the enforced
-    // share are refused.
+    // The second rule has one global key. Once its quota is used up, exactly the users in the enforced share are
+    // refused.
     let layer = RateLimitLayer::new(policy("user", 1000), user)
         .and(policy("all", 1), key::global())
         .enforce_share(0.5)

@@ -1,4 +1,4 @@
-//! The limits of an example from better-convex: two policies with three tiers each, and callers that change tiers.
+//! Two policies with two tiers each, and callers that change tiers.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -110,12 +110,12 @@ async fn an_upgrade_keeps_spent_tokens_and_applies_immediately() {
         assert_eq!(server.call("GET /todos", &free).await.status, 200);
     }
     assert_eq!(server.call("GET /todos", &free).await.status, 429);
-    // Half a second refills half a token of the free quota.
+    // In half a second, the free quota refills half a token.
     clock.advance(SECOND / 2);
     assert_eq!(server.call("GET /todos", &free).await.status, 429);
 
     let upgraded = server.call("GET /todos", &premium).await;
-    // 61 tokens were spent, and 1.66 tokens were refilled in half a second at the new rate: 200 - 61 + 1.66.
+    // 61 tokens were spent, and 1.67 tokens were refilled in half a second at the new rate: 200 - 61 + 1.67.
     assert_eq!((upgraded.status, quota_headers(&upgraded)), (200, ("default".into(), 200, 140)));
     assert_eq!(quota_headers(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
     for left in (0..140).rev() {

@@ -85,7 +85,7 @@ fn two_hundred_damaged_states_change_nothing() {
 proptest! {
     #![proptest_config(cases(2_000))]
 
-    /// Rows are authenticated before they are read. Even so, rows with random numbers must not cause a panic.
+    /// Rows are authenticated before they are read. Even so, rows with random bytes must not cause a panic.
     #[test]
     fn random_rows_are_rejected_or_can_be_charged(
         changes in prop::collection::vec((0usize..10_000, any::<u8>()), 1..20),
@@ -148,12 +148,12 @@ fn errors_say_what_was_expected_and_what_was_found() {
     };
     let long = [&state[..], b"more"].concat();
     let without_end = &state[..state.len() - 21];
-    let end = format!("it ends after {} bytes", without_end.len());
+    let end = format!("the state ends after {} bytes", without_end.len());
     let cases: [(&[u8], StateErrorKind, &str); 9] = [
         (without_end, StateErrorKind::Damaged, &end),
         (b"", StateErrorKind::Damaged, "expected the saved state of a limiter, found no bytes"),
         (b"{\"rows\": 1}", StateErrorKind::Damaged, "expected the saved state of a limiter, found other data"),
-        (&state[..15], StateErrorKind::Damaged, "it ends after 15 bytes, before its last part"),
+        (&state[..15], StateErrorKind::Damaged, "the state ends after 15 bytes, before its last part"),
         (&with(8, 3), StateErrorKind::Version, "expected version 1 of the format, found 3"),
         (&with(12, state[12] ^ 1), StateErrorKind::Secret, "the state was saved with another secret"),
         (&with(24, 0xff), StateErrorKind::Damaged, "the part at byte 20 claims to have"),

@@ -1,4 +1,4 @@
-//! States in files: a file is replaced as a whole, even if the process is killed.
+//! A saved state in a file is replaced as a whole, even if the process is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -128,7 +128,7 @@ fn child_that_saves_until_it_is_killed() {
     }
 }
 
-/// Kills a child process at different points of a save. Each time, the file must be the result of a completed save.
+/// Kills a child process at different points during a save. Each time, the file must be the result of a completed save.
 #[test]
 fn a_process_that_is_killed_while_it_saves_leaves_a_complete_file() {
     let directory = Directory::new("killed");

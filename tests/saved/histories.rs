@@ -190,7 +190,7 @@ fn states_of_format_version_1_can_be_loaded() {
     assert_eq!((saved.len(), &saved[..20]), (state.len(), &state[..20]));
 }
 
-/// Writes the file that the test above reads. Run this only if the version of the format has changed.
+/// Writes the file that the test above reads. Run this only if the format version has changed.
 #[test]
 #[ignore = "writes a file in the source tree"]
 fn write_the_state_of_this_version() {

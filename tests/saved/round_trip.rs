@@ -248,7 +248,7 @@ fn charges_during_a_save_are_saved_completely_or_not_at_all() {
     std::thread::scope(|scope| {
         let calls = scope.spawn(|| {
             for call in 0..40_000u64 {
-                // Both rows of a key are in one shard.
+                // Both rows of a key are in the same shard.
                 now(before.limit_all([Charge::new(&policy, call % 1_000), Charge::new(&other, call % 1_000)]));
             }
         });

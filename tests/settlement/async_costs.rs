@@ -24,7 +24,7 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
     let (send_cost, cost) = oneshot::channel();
     let cost = Mutex::new(Some(cost));
     let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).cost_async(move |_| {
-        let cost = cost.lock().unwrap().take().expect("only one request should ask for its cost");
+        let cost = cost.lock().unwrap().take().expect("the cost was requested twice");
         async move { cost.await.unwrap() }
     });
     let calls = Arc::new(AtomicUsize::new(0));
@@ -70,8 +70,7 @@ async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
     }
 }
 
-/// Combines the costs of rules and layers with keys. Each cost and each key is computed synchronously or
-/// asynchronously.
+/// Combines synchronous and asynchronous costs of rules and layers with synchronous and asynchronous keys.
 #[tokio::test]
 async fn every_kind_of_cost_works_with_every_kind_of_key() {
     let slow_key = |_: &Parts| {

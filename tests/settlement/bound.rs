@@ -6,13 +6,11 @@ use tollgate::algorithm::{Algorithm, Micros};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) at: Micros,
-    /// The number of tokens that were used, but at most the number of tokens that were charged, because the bound does
-    /// not cover debt.
+    /// The tokens used, but no more than were charged, because the bound does not cover debt.
     pub(crate) tokens: u64,
 }
 
-/// Checks that between any two admissions, no more tokens were admitted than the capacity plus the tokens that were
-/// refilled in the meantime.
+/// Checks that the tokens admitted in any interval do not exceed the capacity plus the tokens refilled in the interval.
 pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
     let period = quota.period().as_micros() as i128;
     let micros = |at: Micros| i128::from(at.get());

@@ -18,7 +18,7 @@ async fn refilled_tokens_are_not_refunded_again() {
     clock.advance(MINUTE / 2);
     let other = take(&limiter, &TEN, 5).await;
     receipt.refund().await.unwrap();
-    // Five of the ten tokens had already been refilled. The other charge of five still counts.
+    // Five of the ten tokens had already been refilled, so only five are refunded. The other charge still counts.
     assert_eq!(left(&limiter, &TEN).await, 5);
     other.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 10);

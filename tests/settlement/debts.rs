@@ -1,4 +1,4 @@
-//! Debt is the part of an actual cost that exceeds the available tokens. Refills reduce a debt.
+//! Debt is the part of an actual cost that exceeds the available tokens. Refills repay it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::limiter;
 const MICRO: Duration = Duration::from_micros(1);
 
 #[tokio::test]
-async fn a_debt_delays_requests_until_it_is_refilled() {
+async fn a_debt_delays_requests_until_it_is_repaid() {
     let (limiter, clock) = limiter();
     let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     receipt.settle(12_000).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_debt_delays_requests_until_it_is_refilled() {
 }
 
 #[tokio::test]
-async fn a_debt_of_several_windows_takes_several_windows_to_refill() {
+async fn a_debt_of_several_windows_takes_several_windows_to_repay() {
     const WINDOW: Policy = Policy::new("window", Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
     let (limiter, clock) = limiter();
     let receipt = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
@@ -43,7 +43,7 @@ async fn a_debt_of_several_windows_takes_several_windows_to_refill() {
 }
 
 #[tokio::test]
-async fn the_layer_refuses_requests_until_a_debt_is_refilled() {
+async fn the_layer_refuses_requests_until_a_debt_is_repaid() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
     let service = with_receipt_handler(&layer, |receipt| async move {

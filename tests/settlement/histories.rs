@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// Regression test: the refund of one charge also reduced the possible refunds of earlier charges.
+/// Regression test: refunding one charge also reduced the refundable tokens of earlier charges.
 #[test]
 fn settling_out_of_order_forfeits_nothing() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());

@@ -14,7 +14,7 @@ use crate::client::{Client, limiter, serve};
 const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 const GUESSES: usize = 200;
 
-/// Creates a login form that counts the passwords it checks. Its handler yields, so that guesses overlap.
+/// Creates a login form that counts the passwords it checks. The handler yields so that guesses overlap.
 fn form() -> (Router, Arc<AtomicUsize>) {
     let reached = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&reached);

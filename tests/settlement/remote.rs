@@ -1,4 +1,4 @@
-//! Settlement over a network, where the response has to wait until the settlement is confirmed.
+//! Settlement over a network. A response waits until its settlements are confirmed.
 
 use std::future::Future;
 use std::pin::pin;

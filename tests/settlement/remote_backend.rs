@@ -15,7 +15,7 @@ use tollgate::{
 #[derive(Debug)]
 pub(crate) struct RemoteBackend {
     pub(crate) rows: MemoryBackend,
-    /// The number of times that polling a result returns `Pending`.
+    /// How many times each result is `Pending` before it is ready.
     pub(crate) polls: usize,
     pub(crate) fails: bool,
     pub(crate) log: Arc<Log>,

@@ -1,4 +1,4 @@
-//! The receipts and responses of requests that were not charged settle nothing.
+//! If a request was not charged, neither its receipt nor its response settles anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +86,7 @@ async fn extracting_a_missing_receipt_is_an_error_that_names_with_receipt() {
 
 #[tokio::test]
 async fn a_receipt_without_charges_does_not_call_the_backend() {
-    // Regression test: a reset without rows was sent to the backend, so it failed if the backend was down.
+    // Regression test: a reset of no rows was sent to the backend, so it failed if the backend was down.
     let backend = RemoteBackend { fails: true, ..RemoteBackend::new(ManualClock::new(), 2) };
     let log = Arc::clone(&backend.log);
     let limiter = RateLimiter::new(backend);

@@ -14,7 +14,7 @@ use tollgate::{
 use crate::client::limiter;
 use crate::support::now;
 
-/// Spends one token at a time until a check finds none. Returns the number of tokens spent.
+/// Spends one token at a time until none remain. Returns the number of tokens spent.
 fn drain(limiter: &RateLimiter, policy: &Policy, key: &'static str) -> u64 {
     let mut spent = 0;
     while now(limiter.remaining(policy, key)) > 0 {
@@ -60,7 +60,7 @@ fn decisions_report_the_whole_quota() {
 }
 
 #[test]
-fn a_cost_that_fits_into_no_shard_has_its_own_reason() {
+fn a_cost_that_no_shard_can_grant_has_its_own_reason() {
     #[derive(Debug, Default)]
     struct Mistakes(Arc<Mutex<Vec<String>>>);
     impl Observer for Mistakes {
@@ -151,7 +151,7 @@ fn a_reset_applies_to_all_shards() {
 }
 
 #[test]
-fn changing_the_number_of_shards_grants_at_most_one_more_capacity() {
+fn changing_the_number_of_shards_grants_at_most_the_capacity_once_more() {
     let api = Policy::new("api", Quota::per_hour(60).shards(2)).tier("busy", Quota::per_hour(60).shards(6));
     let (limiter, _clock) = limiter();
     let mut admitted = drain(&limiter, &api, "ada");
@@ -170,7 +170,7 @@ fn changing_the_number_of_shards_grants_at_most_one_more_capacity() {
 #[should_panic(
     expected = "every request costs 26, and the quota 100/min shards 4 has shards that each hold 25 at most"
 )]
-fn a_fixed_cost_that_fits_into_no_shard_panics_when_the_router_is_built() {
+fn a_fixed_cost_that_no_shard_can_grant_panics_when_the_router_is_built() {
     use tower::Layer;
     let layer = RateLimitLayer::new(Quota::per_minute(100).shards(4), key::global()).fixed_cost(26);
     drop(layer.layer(tower::service_fn(|_: http::Request<()>| async { Ok::<_, ()>(http::Response::new(())) })));

@@ -51,7 +51,7 @@ fn a_sample_of_shards_gives_an_estimate() {
     }
     let check = now(limiter.try_check(&HOT, "all"));
     assert_eq!((check.shards_read(), check.quota().get_shards()), (8, 64));
-    // Because each call uses the fuller of two shards, the shards are nearly equal.
+    // Because each call uses the fuller of two shards, all shards are about equally full.
     assert!((3000..3400).contains(&check.remaining()), "{}", check.remaining());
     let snapshot = now(limiter.snapshot(&HOT, "all"));
     assert_eq!(snapshot.rows().len(), 8);

@@ -38,7 +38,7 @@ fn a_reload_changes_the_number_of_shards() {
     now(limiter.acquire(api, "ada").cost(20));
     let reloaded = now(async { old.reload(&limiter, &new).await });
     assert_eq!(reloaded.to_string(), "policies.api.quota: 120/h → 120/h shards 4");
-    // The row of the undivided quota is now one of the four shards.
+    // The row of the undivided quota is now the row of one of the four shards.
     assert_eq!(now(limiter.remaining(api, "ada")), 100);
     assert_eq!(now(limiter.try_check(api, "ada")).shards_read(), 4);
 }

@@ -1,4 +1,4 @@
-//! Random histories. The shards of a quota never admit a call that the undivided quota would deny.
+//! Random histories, in which the shards of a quota never admit a call that the undivided quota would deny.
 
 use std::time::Duration;
 
@@ -72,10 +72,10 @@ impl Spending {
 }
 
 impl QuotaSpending {
-    /// A call can be allowed while a reservation in another shard is not due yet, so a quota with reservations is
-    /// checked by due times. In every interval, no more than the capacity plus the refilled tokens may be due. A
-    /// reservation in fixed windows may use tokens of several windows, so only intervals that begin with the first call
-    /// are checked.
+    /// Checks that the tokens that are due in any interval do not exceed the capacity plus the refilled tokens. Due
+    /// times are used because a call may be allowed while a reservation in another shard is not due yet. For fixed
+    /// windows, only intervals that begin with the first call are checked, because a reservation may use tokens from
+    /// several windows.
     fn check_bound(&mut self, quota: &Quota) {
         self.due.sort();
         let boundaries =
@@ -106,8 +106,8 @@ fn micros(quota: &Quota) -> u64 {
 pub(crate) fn ask(policy: &Policy, random: &mut Random) -> Ask {
     let quotas = policy.quotas();
     let reserves = quotas.iter().any(|quota| quota.get_max_reserved() != Some(0));
-    // The bound does not apply to a reservation above the capacity, because it is due later than the first of its
-    // tokens. Such reservations are therefore not generated.
+    // Do not generate reservations above the capacity of a shard. They are due only when their last token is available,
+    // so `check_bound` does not apply to them.
     let share = quotas.iter().map(|quota| quota.get_capacity() / quota.get_shards()).min().unwrap_or(1);
     let most = if random.below(3) == 0 { 40 } else { 4 };
     let ask = Ask::cost(random.below(if reserves { most.min(share + 1) } else { most }));

@@ -37,7 +37,7 @@ async fn histories(limiter: &RateLimiter, calls: u64) {
     }
 }
 
-/// Spends one token at a time until a check finds none. Returns the number of tokens spent.
+/// Spends one token at a time until none remain. Returns the number of tokens spent.
 async fn drain(limiter: &RateLimiter, policy: &Policy) -> u64 {
     let mut spent = 0;
     while limiter.remaining(policy, "all").await.unwrap() > 0 {

@@ -15,7 +15,7 @@ const LIMIT: usize = 37;
 const REQUESTS: usize = 200;
 const POLICY: Policy = Policy::new("burst", Quota::token_bucket(LIMIT as u64, MINUTE));
 
-/// Creates an app whose handler counts its calls and yields, so that requests overlap.
+/// Creates an app whose handler counts its calls and yields so that requests overlap.
 fn app() -> (Router, Arc<AtomicUsize>) {
     let reached = Arc::new(AtomicUsize::new(0));
     let handler = {

@@ -27,7 +27,7 @@ pub(crate) const UPLOAD: &str = "/test.Chat/Upload";
 pub(crate) const DOWNLOAD: &str = "/test.Chat/Download";
 pub(crate) const TALK: &str = "/test.Chat/Talk";
 
-/// The limit on a client's messages. All methods share it.
+/// The limit on a client's messages, shared by all methods.
 pub(crate) const MESSAGES: Policy = Policy::new("messages", Quota::token_bucket(5, HOUR));
 
 #[derive(Clone, Debug, Default)]

@@ -160,7 +160,7 @@ async fn only_the_observer_gets_advice_about_a_missing_peer_address() {
     let [(MistakeKind::MissingPeer, advice)] = &log[..] else {
         panic!("expected exactly one report of a missing peer, found {log:?}")
     };
-    for remedy in ["feature `tonic`", "into_make_service_with_connect_info", "key::PeerAddr"] {
+    for remedy in ["`tonic` feature", "into_make_service_with_connect_info", "key::PeerAddr"] {
         assert!(advice.contains(remedy), "{advice}");
     }
 }

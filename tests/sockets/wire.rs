@@ -88,7 +88,6 @@ async fn the_headers_frame_of_a_refusal_ends_the_stream() {
     bytes.extend_from_slice(&block);
     stream.write_all(&bytes).await.unwrap();
 
-    // If the server waits for the message, the timeout fails the test.
     let frames = tokio::time::timeout(Duration::from_secs(20), frames(&mut stream))
         .await
         .expect("the server must respond without waiting for the message");

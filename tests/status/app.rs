@@ -1,4 +1,4 @@
-//! Helpers to call status endpoints and parse their responses.
+//! Helpers that call status endpoints and parse their responses.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ impl ReportedLimit {
     /// Rebuilds the row from the reported fields.
     pub(crate) fn state(&self) -> State {
         let (at, own) = (Micros::new(self.ts as u64), tollgate::algorithm::stamp(&self.quota()));
-        // Only the algorithm of the quota that wrote the row matters. The low three bits of the stamp contain it.
+        // Of the quota that wrote the row, only the algorithm matters, which is in the low three bits of the stamp.
         let stamp = self.written_by.as_ref().map_or(own, |writer| {
             let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);
             (!own & !7) | (1 + tag.unwrap() as u32)

@@ -1,4 +1,4 @@
-//! The status endpoints use the same keys, tiers, routes, skipped requests and changed quotas as the layer.
+//! The status endpoints apply the same keys, tiers, routes, skips and changed quotas as the layer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

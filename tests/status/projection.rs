@@ -47,8 +47,8 @@ enum Event {
     /// Spends tokens and refunds them after a delay in microseconds.
     Refund(u64, u64),
     Advance(u64),
-    /// Sets the clock back by less than the time that a full refill takes, because rows further in the future are
-    /// reset. Occurs at most once in a history.
+    /// Sets the clock back by less than the time of a full refill, because rows further in the future are reset. Occurs
+    /// at most once in a history.
     SetBack(u64),
     Change(u64),
 }
@@ -93,7 +93,7 @@ proptest! {
                     let charge = if ask.max_wait().is_some() { charge.reserve() } else { charge };
                     let answered = *limiter.try_check_all([charge]).await.unwrap().get(0).unwrap().step();
                     let projected = step(&quota, &state, now, ask);
-                    // An answer's spent tokens do not include the charge of the call that it answers.
+                    // The answer's `spent` does not include the charge of the call itself.
                     let charged = if projected.is_allowed() { cost as f64 } else { 0.0 };
                     let left = (projected.state.spent - charged).max(0.0);
                     assert_eq!((projected.verdict, left), (answered.verdict, answered.state.spent));

@@ -21,7 +21,7 @@ pub struct Line {
 }
 
 impl Plot {
-    /// Returns the plot without empty lines, so that it can be embedded in Markdown. The axis starts at 0, or is
+    /// Returns the plot without empty lines, so that it can be embedded in Markdown. The y axis starts at 0, or is
     /// logarithmic if the values differ by a factor of more than 25.
     pub fn svg(&self) -> String {
         let values = || self.lines.iter().flat_map(|line| &line.values).copied();
@@ -75,7 +75,7 @@ impl Plot {
     }
 }
 
-/// Returns 1, 2 and 5 times each power of ten within the range.
+/// Returns levels such as 1, 2, 5, 10, 20 and 50 that cover the range.
 fn decades(least: f64, most: f64) -> Vec<f64> {
     let all: Vec<f64> = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i))).collect();
     let first = all.iter().rposition(|level| *level <= least).unwrap_or(0);
@@ -98,6 +98,6 @@ const RIGHT: f64 = 590.0;
 const TOP: f64 = 56.0;
 const FLOOR: f64 = 284.0;
 
-// These colors are readable on white and on black.
+// These colors are readable on both white and black.
 const GREY: &str = "#767c8a";
 const COLORS: [&str; 6] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7", "#767c8a"];

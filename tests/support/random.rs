@@ -1,4 +1,4 @@
-//! A random number generator with a seed, so that a failing history can be repeated.
+//! A seeded random number generator, so that a failing history can be reproduced.
 
 pub(crate) struct Random(pub(crate) u64);
 

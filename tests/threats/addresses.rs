@@ -1,4 +1,4 @@
-//! Threats 3 and 4: a client that uses many addresses, and many clients that are counted as one.
+//! Threats 3 and 4: many clients that are counted as one, and a client that uses many addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -56,7 +56,7 @@ async fn t03_ipv4_mapped_addresses_share_the_bucket_of_the_ipv4_address() {
     }
     assert_eq!((statuses[0], backend.len()), (200, 1));
     assert!(statuses[1..].iter().all(|status| *status == 429), "{statuses:?}");
-    // The neighboring IPv4 address is a different client, whatever the length of the IPv6 prefix.
+    // The next IPv4 address belongs to a different client, even if the IPv6 prefix length is 0.
     let wide = hello().layer(RateLimitLayer::new(ONE, client_ip().prefixes(32, 0)).limiter(&limiter));
     assert_eq!(send(&wide, request::<&str, &str>("::ffff:1.2.3.5", &[])).await.status, 200);
     assert_eq!(send(&by_peer, request::<&str, &str>("1.2.3.5", &[])).await.status, 429);

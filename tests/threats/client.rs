@@ -20,10 +20,10 @@ use tower::ServiceExt;
 /// the limit.
 pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The client address that the honest proxies of these tests report.
+/// The client address that the honest proxies in these tests report.
 pub(crate) const CLIENT: &str = "203.0.113.9";
 
-/// Creates a limiter with a manual clock. Also returns its backend, whose rows a test can count.
+/// Creates a limiter with a manual clock. Also returns the clock, and the backend whose rows a test can count.
 pub(crate) fn limiter() -> (RateLimiter, Arc<MemoryBackend>, ManualClock) {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -94,13 +94,13 @@ impl Answer {
     }
 }
 
-/// Serves `app` on `listener` until the test's runtime ends. Returns its port.
+/// Serves `app` on `listener` until the test's runtime ends. Returns the port.
 pub(crate) fn serve(app: Router, listener: TcpListener) -> u16 {
     let port = listener.local_addr().expect("expected an address").port();
     tokio::spawn(async move {
         axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
             .await
-            .expect("expected a server");
+            .expect("the server failed");
     });
     port
 }
@@ -109,8 +109,8 @@ pub(crate) async fn serve_v4(app: Router) -> u16 {
     serve(app, TcpListener::bind("127.0.0.1:0").await.expect("expected a free port"))
 }
 
-/// Sends an unmodified request line and header lines to the server at `port` from the loopback address `from`. Returns
-/// the status and the body.
+/// Connects to `port` from the loopback address `from` and sends a request with the given lines verbatim. Returns the
+/// status and the body.
 pub(crate) async fn raw(port: u16, from: Ipv4Addr, line: &str, lines: &[String]) -> (u16, String) {
     let socket = TcpSocket::new_v4().expect("expected a socket");
     socket.bind(SocketAddr::from((from, 0))).expect("expected a loopback address");

@@ -68,7 +68,7 @@ fn shifted(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (a, b, c)
 }
 
-/// Generates bytes that header and cookie values can contain unchanged. Spaces and semicolons are excluded.
+/// Generates bytes that header and cookie values preserve, so spaces and semicolons are excluded.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop::sample::select(b":|,/{}ab01\x80\xff".to_vec()), 1..5)
 }
@@ -142,7 +142,7 @@ async fn t05_keys_are_case_sensitive_and_not_normalized() {
     }
 }
 
-/// A backend that records every `Take` it receives.
+/// A backend that records every `Take` passed to `acquire`.
 #[derive(Debug, Default)]
 struct Spy {
     rows: MemoryBackend,

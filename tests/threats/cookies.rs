@@ -1,5 +1,5 @@
-//! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. The handlers in these
-//! tests read the cookie with the `CookieJar` that applications use.
+//! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. These tests read the
+//! cookie with `CookieJar`, as applications do.
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -30,7 +30,7 @@ async fn status(app: &Router, cookie: &str) -> u16 {
     app.clone().oneshot(request).await.unwrap().status().as_u16()
 }
 
-/// Percent-encodes the letters of `text` whose positions are set in `bits`.
+/// Percent-encodes each byte of `text` whose bit is set in `bits`.
 fn escaped(text: &str, bits: usize) -> String {
     let spell = |(i, byte): (usize, u8)| match bits >> i & 1 {
         0 => char::from(byte).to_string(),
@@ -47,7 +47,7 @@ async fn percent_encoded_spellings_of_a_cookie_share_a_bucket() {
     for bits in 0..4096 {
         match status(&app, &format!("session={}", escaped("abcdefghijkl", bits))).await {
             200 => admitted += 1,
-            other => assert_eq!(other, 429, "every spelling must reach the session or be limited"),
+            other => assert_eq!(other, 429, "every spelling must be accepted or limited"),
         }
     }
     assert_eq!((admitted, backend.len()), (1, 1));
@@ -103,7 +103,7 @@ proptest! {
             let key::Extraction::Now(key::Found::Subject(caller)) = by_session.extract(&parts) else { panic!() };
             (session, caller.key().cloned())
         };
-        // The jar omits cookies whose value is not UTF-8.
+        // The jar omits cookies whose decoded value is not UTF-8.
         let (Some((value, trimmed)), key) = read(&one) else { return Ok(()) };
         let (Some((other_value, other_trimmed)), other_key) = read(&other) else { return Ok(()) };
         if value == other_value || trimmed == other_trimmed {

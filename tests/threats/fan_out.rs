@@ -1,5 +1,4 @@
-//! Threat 20: one request that does the work of many requests, for example a batch, a query with aliases or a
-//! WebSocket.
+//! Threat 20: one request that does the work of many requests, such as a batch, a query with aliases or a WebSocket.
 
 use axum::Router;
 use axum::extract::State;
@@ -15,7 +14,7 @@ const PEER: &str = "198.51.100.1";
 
 #[tokio::test]
 async fn t20_a_batch_is_charged_for_each_of_its_operations() {
-    // Charge each operation in the body under the policy for single requests.
+    // Charge one token for each operation in the body.
     async fn batch(State(limiter): State<RateLimiter>, body: String) -> Result<StatusCode, LimitError> {
         let operations = body.lines().count() as u64;
         limiter.try_acquire(&TEN, "ada").cost(operations).await?.into_result()?;

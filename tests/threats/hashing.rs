@@ -11,14 +11,14 @@ fn t09_keys_that_collide_under_one_secret_spread_under_another() {
     let colliding: Vec<Key> =
         (0_u64..).map(Key::from).filter(|key| bucket(&known, key) == 0).take(16 * BUCKETS as usize).collect();
     // Under an unknown secret, the same keys spread out, with about 16 in each bucket. The memory backend adds another
-    // hash, which `positions_differ_between_placements_and_are_spread_evenly` tests.
+    // hash, which is tested by `positions_differ_between_placements_and_are_spread_evenly`.
     let secret = Secret::random();
     let mut bucket_sizes: HashMap<u64, usize> = HashMap::new();
     for key in &colliding {
         *bucket_sizes.entry(bucket(&secret, key)).or_default() += 1;
     }
     let largest = bucket_sizes.values().max().copied();
-    // The chance that one of 256 buckets gets more than 64 keys at random is below 10^-15.
+    // If keys are placed at random, the probability that any bucket gets more than 64 of them is below 10^-15.
     assert!(
         largest <= Some(64) && bucket_sizes.len() as u64 > BUCKETS * 9 / 10,
         "{largest:?} keys in the largest of {} buckets",

@@ -79,7 +79,7 @@ async fn t21_client_input_never_appears_in_a_response() {
     ];
     for family in families {
         for content_type in &content_types {
-            // The tier is unknown, and the client chose its name.
+            // The client chose the name of the tier, and no such tier exists.
             let by = key::header("x-api-key").map(|subject: Subject| subject.tier(MARK));
             let missing = key::header("x-missing").or_reject();
             let limiter = limiter().0;

@@ -84,7 +84,7 @@ struct Threat {
     number: u32,
     title: String,
     mitigation: String,
-    /// `target path` or `doc page # heading`.
+    /// Lines of the form `target path` or `doc page # heading`.
     evidence: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ fn threats() -> Vec<Threat> {
             threats.push(Threat { number, title: title.into(), mitigation: String::new(), evidence: Vec::new() });
             continue;
         }
-        let threat = threats.last_mut().expect("list.txt: expected a line such as `[1] threat` before its evidence");
+        let threat = threats.last_mut().expect("list.txt: expected a line such as `[1] threat` before the evidence");
         match line.strip_prefix("> ") {
             Some(mitigation) if threat.mitigation.is_empty() => mitigation.clone_into(&mut threat.mitigation),
             Some(mitigation) => threat.mitigation += &format!(" {mitigation}"),
@@ -112,8 +112,8 @@ fn has_heading(doc: &str) -> bool {
     fs::read_to_string(root().join(page)).is_ok_and(|text| text.lines().any(|line| line == heading))
 }
 
-/// Returns whether the target has a test with this path. A test is a function below a `#[test]`-like attribute in the
-/// module's file.
+/// Returns whether the target has a test with this path. A test is a function in the module's file with an attribute
+/// such as `#[test]`.
 fn has_test(target: &str, path: &str) -> bool {
     if target == "client" {
         return has_client_test(path);

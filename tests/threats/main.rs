@@ -1,6 +1,6 @@
 //! Tests that a rate limiter in front of a service withstands the known threats.
 //!
-//! Tests whose names begin with `t05_` test threat 5 of `list.txt`. The list also names tests in other test targets.
+//! Tests whose names begin with `t05_` cover threat 5 in `list.txt`. The list also names tests in other test targets.
 //! `make threats` runs all listed tests and writes `THREATS.md`.
 
 #![cfg(feature = "axum")]

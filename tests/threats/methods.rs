@@ -1,4 +1,4 @@
-//! Threat 18: a client that bypasses a limit by using another method.
+//! Threat 18: a client that bypasses a limit by using another HTTP method.
 
 use axum::Router;
 use axum::http::Method;
@@ -67,7 +67,7 @@ async fn t18_a_header_does_not_change_the_method() {
         }
     }
     assert_eq!(status(&app, "GET", &[("x-http-method-override", "POST")]).await, 200);
-    // Methods that the route does not serve are charged to the default policy and get 405.
+    // Requests with methods that the route does not serve are charged under the default policy and get 405.
     for method in ["TRACE", "OPTIONS", "post", "PUT"] {
         assert_eq!(status(&app, method, &[]).await, 405);
     }

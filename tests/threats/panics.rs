@@ -124,7 +124,7 @@ async fn t30_a_panic_in_on_refusal_does_not_affect_other_requests() {
     assert_eq!(status(&app, &[]).await, 429);
 }
 
-/// A clock that panics on request. The backend reads the clock while rows are locked.
+/// A clock that panics while `broken` is set. The backend reads the clock while rows are locked.
 #[derive(Clone, Debug)]
 struct FaultyClock {
     time: ManualClock,

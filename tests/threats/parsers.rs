@@ -26,7 +26,7 @@ proptest! {
         let client = chain.client();
         prop_assert_eq!(behind_proxies().resolve(&parts(PEER, &lines)), Some(client));
         prop_assert_eq!(key(&behind_proxies(), &lines), Key::network(client, 32, 64));
-        // Trusting the same number of hops gives the same result.
+        // Trusting as many hops as there are entries gives the same result.
         let hops = client_ip().trust_hops(chain.hops.len());
         prop_assert_eq!(hops.resolve(&parts(PEER, &lines)), Some(client));
     }
@@ -48,8 +48,8 @@ proptest! {
         bad in prop::sample::select(vec!["", "unknown", "_hidden", "1.2.3", "010.0.0.1", "1.2.3.4:x", "fe80::1%eth0"]),
     ) {
         let at = at.index(chain.hops.len());
-        // The proxy that added the unreadable entry is treated as the client. Its address is in the next entry to the
-        // right.
+        // The proxy that added the unreadable entry is treated as the client. Its address is the next entry to the
+        // right or, if there is none, the peer address.
         let last = chain.hops.get(at + 1).map_or(PEER.parse().unwrap(), |hop| hop.address);
         let mut entries: Vec<_> = chain.hops.iter().map(|hop| hop.spelled.clone().into_bytes()).collect();
         entries[at] = bad.into();
@@ -128,7 +128,7 @@ fn key(extractor: &impl KeyExtractor, lines: &[(&str, Vec<u8>)]) -> Key {
     }
 }
 
-/// The entries that honest proxies add: the client, then every proxy except the last proxy, which is the peer.
+/// The entries that honest proxies add: the client, then every proxy except the last one, which is the peer.
 #[derive(Clone, Debug)]
 struct Chain {
     hops: Vec<Hop>,
@@ -145,7 +145,7 @@ impl Chain {
         self.hops[0].address
     }
 
-    /// Returns the entries as elements of `Forwarded`, with the requested host as a parameter.
+    /// Returns the entries as elements of a `Forwarded` header. Each element has `host` as a parameter.
     fn elements(&self, host: &[u8]) -> Vec<Vec<u8>> {
         let quoted: Vec<u8> = host
             .iter()
@@ -209,7 +209,7 @@ fn attack() -> impl Strategy<Value = Attack> {
     (vec(garbage(), 0..5), vec(any::<bool>(), 4)).prop_map(|(lines, joined)| Attack { lines, joined })
 }
 
-/// Generates random header values that consist mostly of the syntax of these headers.
+/// Generates random header values that consist mostly of syntax from `X-Forwarded-For` and `Forwarded`.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let words: &[&[u8]] = &[
         b"\"",

@@ -93,7 +93,7 @@ fn t27_only_the_tracing_observer_writes_to_a_log() {
     let (mut files, mut offending_lines) = (0, Vec::new());
     visit(&source, &mut |path, text| {
         files += 1;
-        // Skip tests and comments, which include examples.
+        // Skip tests, and skip comments because they contain examples.
         let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
             // The tracing observer is opt-in and samples its events (`tests/observe/sampling.rs`).

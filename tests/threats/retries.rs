@@ -55,13 +55,13 @@ async fn ask(app: &Router, cost: u64) -> Answer {
     send(app, request("::1", &[("x-cost", cost.to_string())])).await
 }
 
-/// Returns the largest `t` in `RateLimit`, which is the wait without jitter in whole seconds.
+/// Returns the largest `t` in `RateLimit`, which is the wait in whole seconds without jitter.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
-        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("expected a parameter `t`");
+        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("expected a `t` parameter");
         t.parse().unwrap()
     });
-    times.max().expect("expected an exceeded limit")
+    times.max().expect("expected a `RateLimit` header")
 }
 
 fn quota() -> impl Strategy<Value = Quota> {

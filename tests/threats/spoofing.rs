@@ -111,16 +111,15 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
     // Each case has an extractor, a peer, header lines and the expected client.
     #[allow(clippy::type_complexity)]
     let table: &[(ClientIp, &str, &[(&str, &str)], &str)] = &[
-        // These are honest requests through one proxy, two proxies, two proxies that write separate lines, and no
-        // proxy.
+        // These requests are honest.
         (behind_proxies(), PROXY, &[(xff, CLIENT)], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9, 10.0.0.2")], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9"), (xff, "10.0.0.2")], CLIENT),
         (behind_proxies(), PROXY, &[], PROXY),
         (behind_proxies(), "fd00::1", &[(xff, "2001:db8::9")], "2001:db8::9"),
         (forwarded(), PROXY, &[("forwarded", "for=\"[2001:db8::9]:4711\";proto=https, for=10.0.0.2")], "2001:db8::9"),
-        // Entries are read from the right, up to an unreadable entry. The proxy that added this entry is treated as the
-        // client.
+        // Entries are read from the right, up to an unreadable entry. The proxy that added the unreadable entry is
+        // treated as the client.
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, unknown, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6,, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, 203.0.113.009")], PROXY),
@@ -139,7 +138,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (hops(1), "198.51.100.1", &[], "198.51.100.1"),
         (hops(0), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
         (hops(1000), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
-        // A header that should contain a single address is read only if a proxy sends it once and with one address.
+        // A header for a single address is read only if a proxy sends it exactly once, with exactly one address.
         (single(), PROXY, &[("x-real-ip", CLIENT), (xff, "6.6.6.6")], CLIENT),
         (single(), "198.51.100.1", &[("x-real-ip", "6.6.6.6")], "198.51.100.1"),
         (single(), PROXY, &[("x-real-ip", "6.6.6.6"), ("x-real-ip", CLIENT)], PROXY),
@@ -188,7 +187,7 @@ async fn t01_no_header_changes_the_caller_on_a_real_socket() {
     for attempt in 0..20 {
         let status = if attempt == 0 { 200 } else { 429 };
         assert_eq!(raw(port, Ipv4Addr::LOCALHOST, "GET /", &spoofs(attempt)).await.0, status);
-        // The proxy adds its entry on a separate last line.
+        // The proxy adds its entry as a separate last line.
         let mut lines = spoofs(attempt);
         lines.push("x-forwarded-for: 203.0.113.9".into());
         assert_eq!(raw(proxied, Ipv4Addr::LOCALHOST, "GET /", &lines).await.0, status);

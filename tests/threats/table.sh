@@ -2,7 +2,7 @@
 # Runs exactly the tests of list.txt and writes the results to THREATS.md: `make threats`.
 #
 # A threat fails if any of its tests is missing, is not run or fails. The script fails if any threat fails.
-# Optional arguments: the paths of the list and of the table.
+# Optional arguments: the paths of the list and the table.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 list=${1:-tests/threats/list.txt}
@@ -11,7 +11,7 @@ log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
 mkdir "$log/out"
 
-# Run the tests of each target together, by exact name. The code below reads failures from the log.
+# Run the tests of each target together, by exact name. The code below reads the results from the output.
 for target in $(awk '/^[a-z]/ && $1 != "doc" && $1 != "client" { print $1 }' "$list" | sort -u); do
     mapfile -t names < <(awk -v target="$target" '$1 == target { print $2 }' "$list" | sort -u)
     echo "threats: ${#names[@]} tests of $target" >&2
@@ -23,7 +23,7 @@ done
 # Run the tests of the browser package, file by file.
 mapfile -t files < <(awk '$1 == "client" { print $2 }' "$list" | sort -u)
 if ((${#files[@]})); then
-    echo "threats: ${files[*]} of the client" >&2
+    echo "threats: client tests: ${files[*]}" >&2
     (cd client && npm ci --no-audit --no-fund && npm run build && npm run build:tests) >"$log/err" 2>&1 ||
         tail -n 40 "$log/err" >&2
 fi
@@ -31,7 +31,7 @@ for file in "${files[@]}"; do
     (cd client && node --test --test-reporter=tap "build/tests/$file.test.js") | sed -n "s/^ok [0-9]* - /client $file /p"
 done | grep -Fxf "$list" >"$log/passed"
 
-# Write "target name" for each test that passed.
+# Append "target name" to the log for each test that passed.
 for file in "$log"/out/*; do
     awk -v target="$(basename "$file")" '$1 == "test" && $NF == "ok" { print target, $2 }' "$file"
 done >>"$log/passed"

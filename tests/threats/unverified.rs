@@ -71,7 +71,7 @@ async fn auto_block_without_keys_blocks_the_attacker_but_not_the_account() {
     }
 }
 
-/// The extractors that return unverified client input, spelled as they are in pages, examples and doc comments.
+/// The extractors that return unverified client input, as they are written in pages, examples and doc comments.
 const UNVERIFIED: [&str; 3] = ["key::header(", "key::bearer()", "key::cookie("];
 
 const EXEMPT_FILES: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
@@ -125,7 +125,7 @@ fn unverified(text: &str) -> Vec<&str> {
     faults
 }
 
-/// Returns whether a line uses the extractor, other than with `.key(`, which builds a key from a known value.
+/// Returns whether a line uses the extractor, except to build a key from a known value with `.key(`.
 fn uses_extractor(line: &str, extractor: &str) -> bool {
     line.split(extractor).skip(1).any(|rest| {
         let behind =

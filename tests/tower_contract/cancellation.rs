@@ -1,5 +1,4 @@
-//! Clients that disconnect. A response future that is dropped at any point leaks nothing, and its request stays
-//! charged.
+//! When a client disconnects, its response future is dropped. Nothing leaks, and the request stays charged.
 
 use std::future::Future;
 use std::pin::pin;

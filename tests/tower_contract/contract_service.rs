@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower::Service;
 
-/// A service that panics if it is called before `poll_ready` has returned ready. Clones are not ready, and the first
+/// A service that panics if it is called before `poll_ready` has returned `Ready`. Clones are not ready, and the first
 /// poll of a clone is always pending.
 #[derive(Debug, Default)]
 pub(crate) struct ContractService {

@@ -107,7 +107,7 @@ where
     S: Service<Request<()>, Response = Response<R>>,
     S::Error: std::fmt::Debug,
 {
-    // If a slot of the buffer leaked, this call would wait forever.
+    // If a buffer slot leaked, this call would wait forever.
     let answer = tokio::time::timeout(Duration::from_secs(20), service.oneshot(Request::new(())));
     answer.await.expect("expected a response within 20 s").unwrap().status().as_u16()
 }

@@ -14,8 +14,7 @@ use crate::contract_service::ContractService;
 
 const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
 
-/// This struct can name the types of the layer and the service, because their parameters contain neither closures nor
-/// `impl Trait`.
+/// Compiles only if the types of the layer and the service contain no closures or `impl Trait`, which have no names.
 struct Site {
     layer: RateLimitLayer,
     service: RateLimit<ContractService>,

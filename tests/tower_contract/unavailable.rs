@@ -11,7 +11,7 @@ use crate::backends::Broken;
 use crate::contract_service::ContractService;
 
 #[tokio::test]
-async fn a_backend_error_is_refused_with_503() {
+async fn requests_are_refused_with_503_if_the_backend_fails() {
     for immediate in [true, false] {
         let limiter = RateLimiter::new(Broken { immediate });
         let one = Policy::new("one", Quota::token_bucket(10, MINUTE));

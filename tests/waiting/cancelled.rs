@@ -80,7 +80,6 @@ async fn reservations_cancelled_before_a_held_one_are_forfeited() {
     assert_eq!(hold().await.unwrap().delay(), ms(1000));
 }
 
-/// A canceled reservation passes only to a request with the same cost.
 #[tokio::test]
 async fn a_cancelled_reservation_passes_to_a_request_of_the_same_cost() {
     let queue = Queue::new();

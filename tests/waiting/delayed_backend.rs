@@ -11,8 +11,8 @@ use tollgate::{
     clock::{ManualClock, Sleep},
 };
 
-/// A backend that decides and settles as soon as it is called, as the contract requires, but returns the result only
-/// after `polls` polls.
+/// A backend that decides and settles as soon as it is called, as the contract of `Backend` requires, but returns the
+/// result only after `polls` polls.
 #[derive(Debug)]
 pub(crate) struct DelayedBackend {
     rows: MemoryBackend,

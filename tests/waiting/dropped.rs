@@ -1,8 +1,8 @@
 //! Futures that are dropped at any await point leak no permit, no waiter and no reservation.
 //!
 //! Each test polls a future a number of times and then drops it. The number of polls varies, so that the future is
-//! dropped in each of its states. Because an earlier request has spent the capacity, the future is due after 100 ms,
-//! and the next call is due after 200 ms.
+//! dropped in each of its states. Because an earlier request has spent the capacity, the dropped request is due after
+//! 100 ms, and the next one is due after 200 ms.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -42,7 +42,7 @@ const POLLS: [Duration; 11] = [
     ms(160),
     ms(170),
 ];
-/// The number of the first poll at which the inner service is ready.
+/// The index in `POLLS` of the first poll at which the inner service is ready.
 const READY: usize = 5;
 
 /// The state in which a future was dropped.
@@ -171,7 +171,7 @@ async fn a_dropped_waiting_call_leaks_no_waiter_and_no_reservation() {
             let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move { drop(call.await.unwrap()) });
             let done = trial.poll(&mut call, &instants(polls_to_decide, polls), |_| {});
-            // The fourth poll after the decision is at the due time of the call.
+            // The fourth poll after the decision is at the call's due time.
             assert_eq!(done, polls == polls_to_decide + 4);
             drop(call);
             let context = format!("{polls_to_decide} polls to decide, dropped after {polls}");

@@ -249,7 +249,7 @@ impl History {
         Ok(())
     }
 
-    /// Returns the row that the model reaches with only the charges whose fate satisfies `counts`.
+    /// Returns the row that the model computes from only the charges whose fate satisfies `counts`.
     fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
         let charges = self.charges.iter().filter(|charge| counts(charge.fate));
         charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))

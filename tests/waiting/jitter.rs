@@ -1,4 +1,4 @@
-//! Jitter, which is a random delay after the due time.
+//! Tests of jitter, a random delay after the due time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -39,7 +39,7 @@ async fn waiting_requests_are_held_until_a_pause_ends_and_then_spaced() {
     }
     let passed = queue.passed();
     assert_eq!(passed.len(), 50);
-    assert_eq!(passed[3].1, ms(2200), "expected the request at the end of the pause");
+    assert_eq!(passed[3].1, ms(2200), "expected the next request at the end of the pause");
     for pair in passed.windows(2) {
         assert!(pair[1].1 - pair[0].1 >= ms(100), "{pair:?}");
     }
@@ -63,7 +63,7 @@ async fn a_request_is_refused_if_the_pause_outlasts_its_maximum_wait() {
     }
     let mut statuses = Vec::new();
     for answer in answers {
-        assert!(answer.is_finished(), "expected a refusal at its due time");
+        assert!(answer.is_finished(), "expected the request to be refused when it is due");
         statuses.push(answer.await.unwrap().unwrap());
     }
     assert_eq!((statuses, queue.passed().len()), (vec![200, 429, 429, 429, 429], 1));
@@ -183,9 +183,9 @@ async fn a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
     assert!(matches!(reservation.wait().await, Err(LimitError::Denied(_))));
 }
 
-/// Regression: at the end of the pause, the call was charged to the row from before the reset.
+/// Regression test: at the end of the pause, the call was charged to the row from before the reset.
 #[tokio::test]
-async fn a_call_that_is_held_while_its_policy_is_reset_is_charged_to_the_new_row() {
+async fn a_call_held_during_a_policy_reset_is_charged_to_the_new_row() {
     let queue = Queue::new();
     let limiter = queue.limiter.clone();
     drop(limiter.acquire(&REMOTE, 7).cost(1).reserve().await.unwrap());

@@ -60,7 +60,7 @@ impl Queue {
         self.clock.next_wake().map(|wake| wake.since(self.begin))
     }
 
-    /// Returns the requests that reached the service, in order, and when each of them reached it.
+    /// Returns the requests that reached the service, in order, each with its time of arrival.
     pub(crate) fn passed(&self) -> Vec<(u64, Duration)> {
         self.passed.lock().unwrap().clone()
     }
@@ -73,7 +73,8 @@ pub(crate) async fn run_tasks() {
     }
 }
 
-/// Sends a request through a clone of the service, as a server does. Returns the status of the response.
+/// Spawns a task that sends a request through a clone of the service, as a server does, and returns the status of the
+/// response.
 pub(crate) fn send<S, R>(service: &S, number: u64) -> JoinHandle<Result<u16, S::Error>>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
@@ -104,7 +105,7 @@ where
     answer.await.unwrap()
 }
 
-/// A request with its number in the body and in the path, where keys and costs can read it.
+/// Builds a request with its number in the body and in the path, where extractors and cost functions can read it.
 pub(crate) fn request(number: u64) -> Request<u64> {
     Request::builder().uri(format!("/{number}")).body(number).unwrap()
 }

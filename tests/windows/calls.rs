@@ -38,7 +38,7 @@ fn a_denied_call_charges_no_quota() {
 #[test]
 fn the_decision_reports_the_quota_that_limits_the_call_most() {
     let (limiter, clock) = limiter();
-    // The quota per second has fewer tokens left than the quota per hour.
+    // The per-second quota has fewer tokens left than the per-hour quota.
     assert_eq!(now(limiter.try_limit(&API, "ada")).remaining(), 1);
     assert_eq!(now(limiter.remaining(&API, "ada")), 1);
     clock.advance(SECOND);
@@ -47,7 +47,7 @@ fn the_decision_reports_the_quota_that_limits_the_call_most() {
     let decision = now(limiter.try_check(&API, "ada"));
     assert_eq!((decision.name().as_ref(), decision.remaining()), ("api;1s", 2), "both quotas have 2 tokens left");
     now(limiter.limit_all([Charge::new(&API, "ada").cost(2)]));
-    // Both quotas deny the call. The quota per hour requires the longer wait.
+    // Both quotas deny the call. The per-hour quota requires the longer wait.
     let denied = now(limiter.try_limit(&API, "ada"));
     assert_eq!((denied.policy().as_str(), denied.name().as_ref()), ("api", "api;1h"));
     assert_eq!(denied.retry_after(), Some(12 * MINUTE - 2 * SECOND));
@@ -105,12 +105,12 @@ fn a_reset_clears_the_spent_tokens_of_every_quota() {
 }
 
 #[tokio::test]
-async fn a_reservation_waits_for_the_latest_quota() {
+async fn a_reservation_is_due_when_all_quotas_allow_it() {
     let jobs = Policy::new("jobs", Quota::per_second(1).max_reserved(9)).and(Quota::per_minute(2).max_reserved(9));
     let (limiter, clock) = limiter();
     now(limiter.acquire(&jobs, "ada"));
     let second = limiter.acquire(&jobs, "ada").reserve().await.unwrap();
-    assert_eq!(second.delay(), SECOND, "the quota per minute must still have a token");
+    assert_eq!(second.delay(), SECOND, "the per-minute quota must still have a token");
     clock.advance(5 * SECOND);
     let third = limiter.acquire(&jobs, "ada").reserve().await.unwrap();
     assert_eq!(third.delay(), 25 * SECOND);

@@ -1,4 +1,4 @@
-//! The figures in `docs::choosing`.
+//! Checks the figures in `docs::choosing`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn limiter() -> (ManualClock, RateLimiter) {
     (clock, limiter)
 }
 
-/// Counts the requests that pass within `period` if an idle caller starts to send requests a second before a boundary.
+/// Counts the requests that pass within `period` if an idle caller starts sending a second before a minute ends.
 fn worst(period: Duration, quota: Quota) -> usize {
     let (clock, limiter) = limiter();
     clock.advance(59 * SECOND);

@@ -44,7 +44,7 @@ fn every_fault_is_listed_with_its_path() {
         "policies.b.quota[1]: two quotas have a period of 1 s",
         "policies.b.quota[2]: quota \"ten/min\": expected a rate",
         "policies.c.quota: quota \"1/s; 1/min; 1/h; 1/d; 1/w\": more than four quotas apply together",
-        "policies.d.tiers.pro: policy \"d\": tier \"pro\" (2/s; 5/d sliding): two quotas with the period 1 d have different algorithms",
+        "policies.d.tiers.pro: policy \"d\": tier \"pro\" (2/s; 5/d sliding): two quotas with a period of 1 d have different algorithms",
         "policies: the policies \"d\" and \"d;1s\" both have a limit named \"d;1s\" in headers; rename one of them",
     ] {
         assert!(error.contains(part), "{part}\nis not in\n{error}");

@@ -42,7 +42,7 @@ pub(crate) fn policies() -> Vec<Policy> {
 pub(crate) struct Reference(HashMap<(String, u64), Vec<State>>);
 
 impl Reference {
-    /// Repeats a call with one charge in the algebra, and checks that the decisions are equal.
+    /// Repeats a call with one charge by calling `step` for each quota, and checks that the decisions are equal.
     pub(crate) fn check(&mut self, policy: &Policy, key: u64, ask: Ask, decisions: &Decisions, store: bool) {
         let states = self.0.entry((policy.name().to_string(), key)).or_default();
         states.resize(policy.quotas().len(), State::default());

@@ -46,7 +46,7 @@ async fn extractors_can_return_the_quota_of_a_caller() {
     }
 }
 
-/// Regression: the pair of two keys lost the quota, so the caller got the policy's quota.
+/// Regression test: a pair of keys lost the caller's own quota, so the policy's quota applied.
 #[tokio::test]
 async fn a_pair_of_keys_keeps_the_quota_of_the_caller() {
     let (limiter, _clock) = limiter();
@@ -57,8 +57,8 @@ async fn a_pair_of_keys_keeps_the_quota_of_the_caller() {
     }
 }
 
-/// Even if each call passes different quotas for a caller, the caller can spend at most one capacity more than the
-/// largest quota admits.
+/// A caller whose quotas change with each call can spend at most as much as the largest quota admits, plus that quota's
+/// capacity.
 #[test]
 fn alternating_quotas_admit_no_more_than_the_largest() {
     let lists = ["10/s; 50/min", "20/s; 100/min", "5/s", "30/min", "100/min; 7/s", "2/s; 3000/h; 90/min"];

@@ -89,8 +89,8 @@ async fn processes_share_all_windows() {
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 50);
 }
 
-/// Regression: changing the quota with the shorter period shortened the row's expiry, so the row expired before the
-/// longer window ended.
+/// Regression test: changing the quota with the shorter period shortened the row's expiry, so the row expired before
+/// the longer window ended.
 #[tokio::test]
 async fn the_longest_window_determines_when_a_row_expires() {
     let server = Server::start();
@@ -104,12 +104,12 @@ async fn the_longest_window_determines_when_a_row_expires() {
         let mut hours_left = || redis::cmd("TTL").arg(&row).query::<u64>(&mut admin).unwrap() / 3600;
         limiter.acquire(&policy, "ada").cost(500).await.unwrap();
         assert!(hours_left() >= 11, "{name}");
-        // Change only the quota per second, and make another charge.
+        // Change only the per-second quota, and make another charge.
         let other =
             list.iter().map(|quota| if quota.period() == tollgate::SECOND { Quota::per_second(600) } else { *quota });
         let other = other.map(Quotas::from).reduce(|list, next| list.and(next[0])).unwrap();
         limiter.limit(&policy, Subject::new("ada").quota(other)).await.unwrap();
-        assert!(hours_left() >= 11, "{name}: the expiry was shortened by a change of the other quota");
+        assert!(hours_left() >= 11, "{name}: changing the other quota shortened the expiry");
         assert_eq!(limiter.snapshots(&policy, "ada").await.unwrap().len(), 2);
     }
 }

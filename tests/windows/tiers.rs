@@ -62,8 +62,8 @@ fn quotas_with_the_same_period_must_have_the_same_algorithm() {
     let error = api().try_tier("pro", Quota::per_second(50).and(Quota::per_day(500))).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "policy \"api\": tier \"pro\" (50/s; 500/d): two quotas with the period 1 d have different algorithms; a key has one row for \
-         all tiers, so quotas of one period must use the same algorithm"
+        "policy \"api\": tier \"pro\" (50/s; 500/d): two quotas with a period of 1 d have different \
+         algorithms; a key has one row for all tiers, so quotas with the same period must use the same algorithm"
     );
     // A tier may omit some of the policy's periods and add others, in any order.
     let mixed = api().tier("daily", Quota::fixed_window(500, DAY)).tier("hourly", Quota::sliding_window(7, HOUR));

@@ -1,7 +1,7 @@
 //! Prints random decisions of a limiter on lists of quotas, most of which have shards.
 //!
-//! Each line is either an array with the snapshots of the limits or an object with a decision at the same or a later
-//! instant. A decision is based on the last array before it.
+//! Each line is either an array with the snapshots of the limits or an object with a decision. A decision is based on
+//! the last array before it, and is made at the instant of that array's snapshots or later.
 
 use std::future::Future;
 use std::io::Write;
@@ -83,7 +83,7 @@ impl Limiter {
                 };
                 let charge = Charge::new(policy, KEY).cost(cost);
                 if quota.get_max_reserved() != Some(0) && random.one_in(3) {
-                    // The receipt keeps the reservation.
+                    // A dropped reservation is refunded. A dropped receipt is not.
                     let _receipt = ready(self.limiter.hold_all([charge.reserve()])).map(Reservation::into_receipt);
                 } else {
                     let _decisions =
@@ -156,7 +156,7 @@ fn policies(random: &mut Random) -> Vec<Policy> {
         let joined = policies.last().and_then(|last| last.quotas().try_and(divided(random, Some(last))).ok());
         match joined.filter(|_| random.one_in(2)) {
             Some(quotas) => {
-                let last = policies.pop().expect("a policy").name().to_string();
+                let last = policies.pop().expect("there is a last policy").name().to_string();
                 policies.extend(Policy::try_new(last, quotas));
             }
             None => policies.extend(Policy::try_new(format!("p{index}"), divided(random, None))),
@@ -195,8 +195,8 @@ fn changed(random: &mut Random, policy: &Policy) -> Option<Policy> {
     Policy::try_new(policy.name().to_string(), quotas?).ok()
 }
 
-/// Returns the instant of the next decision: `now`, the retry or due time, one microsecond before
-/// that time, or a random time after `now`.
+/// Returns the instant of the next decision: `now`, a random later instant, the retry time or due time, or one
+/// microsecond before that time.
 fn later(random: &mut Random, quota: &Quota, now: Micros, decisions: &Decisions) -> Micros {
     let wait = if decisions.is_allowed() { Some(decisions.delay()) } else { decisions.retry_after() };
     let wait = wait.map_or(0, |wait| wait.as_micros() as u64);

@@ -89,7 +89,7 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
     ])
 }
 
-/// Returns the kind of the verdict, and the wait or the retry time in microseconds.
+/// Returns the kind of verdict, and the wait or the retry time in microseconds.
 fn verdict(step: &Step) -> (&'static str, Option<u128>) {
     match step.verdict {
         Verdict::Allow => ("allow", Some(0)),

@@ -64,10 +64,10 @@ pub fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     State { spent: random.spent(quota.get_capacity()), at, carry, stamp: algorithm::stamp(quota), ..State::default() }
 }
 
-/// Returns a row that another quota wrote. Its count and its expiry are realistic or arbitrary.
+/// Returns a row that another quota wrote. Its count and its expiry may be realistic or arbitrary.
 pub fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
     let writer = match random.below(3) {
-        // The other quota has the same period and phase.
+        // The other quota has the same period and start.
         0 => {
             let rate = random.near(quota.rate()).clamp(1, Quota::MAX_TOKENS);
             let other = match quota.algorithm() {
@@ -109,8 +109,8 @@ pub fn instant(random: &mut Random) -> Micros {
     }
 }
 
-/// Returns the instant of the next decision: the retry time or due time of `step`, a microsecond before it, or any
-/// other instant.
+/// Returns the instant of the next decision: the retry time or due time of `step`, one microsecond before that time, or
+/// any other instant.
 pub fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros {
     if let Verdict::Deny { retry: Some(time) } | Verdict::Reserve { wait: time } = step.verdict {
         let time = time.as_micros() as u64;

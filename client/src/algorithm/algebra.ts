@@ -23,9 +23,9 @@ export interface Algebra {
   readonly fill: number;
   /** Returns the row at `now`, after subtracting the tokens that have been repaid by then. */
   roll(row: Row, now: number): Row;
-  /** Returns the number of tokens that are spent as of `now`. Like `within`, takes a row that was rolled to `now`. */
+  /** Returns the number of tokens that are spent as of `now`. The row must have been rolled to `now`. */
   spent(row: Row, now: number): number;
-  /** Returns whether at most `level` tokens are spent as of `now`. */
+  /** Returns whether at most `level` tokens are spent as of `now`. The row must have been rolled to `now`. */
   within(row: Row, now: number, level: number): boolean;
   /**
    * Returns the first instant at which `within` is true if nothing more is spent. This instant may be beyond `LAST`.
@@ -38,8 +38,8 @@ export interface Algebra {
 }
 
 /**
- * The last instant, which is in the year 2255, and the largest number of spent tokens. Doubles represent all integers
- * up to this value, which is 2^53 - 1.
+ * 2^53 - 1, the largest value up to which doubles represent every integer. This is the last instant (in the year 2255)
+ * and the largest number of spent tokens.
  */
 export const LAST = Number.MAX_SAFE_INTEGER;
 

@@ -33,7 +33,7 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
   return period % 1e6 === 0 && expected === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
 
-/** The number of seconds that means "never": the largest value that fits in the 32 bits that rows have for it. */
+/** An expiry of 2^32 - 1 seconds, the largest that rows can store, means "never". */
 const NEVER = 2 ** 32 - 1;
 
 /** Returns whether a window of `config` begins at `ts`. */

@@ -1,4 +1,4 @@
-// A quota: one of the algorithms, extended to rows that other quotas wrote.
+// A quota's operations, which extend those of the quota's algorithm to rows that other quotas wrote.
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { first, isBoundary, isForeign, OWN, readingOf, rollFaster, rollWhole, WHOLE } from './changed.js';
@@ -8,7 +8,7 @@ import { tokenBucket } from './token-bucket.js';
 
 /** A quota's operations on rows. Instants are in microseconds. */
 export interface Quota {
-  /** Returns the row at `now`. The other functions take rows that were rolled in this way. */
+  /** Returns the row at `now`. Unless noted otherwise, the other functions take rows that were rolled in this way. */
   roll(row: Row, now: number): Row;
   /** Returns the number of whole tokens that can be spent. */
   available(row: Row, now: number): number;
@@ -18,7 +18,7 @@ export interface Quota {
   within(row: Row, now: number, level: number): boolean;
   /**
    * Returns the first instant from `now` on at which `within` is true if nothing more is spent, or `Infinity` if there
-   * is none. A foreign row must not be rolled.
+   * is none. A foreign row must not have been rolled.
    */
   when(row: Row, now: number, level: number): number;
 }
@@ -63,7 +63,7 @@ export function quotaOf(config: RateLimitConfig): Quota {
       [spent, previous] = [0, 0];
     }
     let row: Row = { spent, ts, previous };
-    // The row is far ahead of the clock. Its debt is dropped, unless repaying the debt takes until `ts` anyway.
+    // If the row is far ahead of the clock, its debt is dropped, unless repaying the debt takes until `ts` anyway.
     if (ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < ts) {
       row = { spent: 0, ts: now, previous: 0 };
       reading = OWN;

@@ -13,8 +13,8 @@ export interface Reservations {
   /** Returns the due time of a reservation of `cost` tokens that is made at `now`. */
   due(row: Row, now: number, cost: number): number;
   /**
-   * Returns when a reservation of `cost` tokens that is denied at `now` would be granted. A foreign row must not be
-   * rolled.
+   * Returns when a reservation of `cost` tokens that is denied at `now` would be granted. A foreign row must not have
+   * been rolled.
    */
   retryAt(row: Row, now: number, cost: number): number;
 }
@@ -69,8 +69,8 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
       return Infinity;
     }
     const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
-    // At `clear`, all debt is repaid, but a call that costs more than the capacity may still have to wait too long. For a
-    // bucket, that wait stays the same, but for a window, it becomes shorter toward the end of the window.
+    // At `clear`, all debt is repaid, but a call that costs more than the capacity may still have to wait too long.
+    // This wait stays the same for a bucket, but becomes shorter toward the end of a window.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {
       return at;

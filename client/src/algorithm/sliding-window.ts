@@ -4,8 +4,8 @@ import { ALREADY, tighten, type Algebra, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
 
 /**
- * The sliding window, which adds a part of the previous window's count to the current window's count. That part is
- * proportional to how much of the period that ends now lies in the previous window.
+ * The sliding window, which adds a part of the previous window's count to the current window's count. During the
+ * current window, this part shrinks linearly from the whole count to 0.
  *
  * In a row, `spent` is the current window's count, `ts` is the boundary at which this window began, and `previous` is
  * the previous window's count.
@@ -14,19 +14,17 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
   const { period } = config;
   const { index, begin, offset } = windowsOf(config);
 
-  /**
-   * Returns the part of the previous window's `count` that still counts after `elapsed` microseconds of this window.
-   */
-  // The result is rounded twice, so at the start of a window it may exceed `count`.
+  /** Returns how much of the previous window's `count` still counts `elapsed` microseconds into this window. */
+  // Without the minimum, the quotient may exceed `count` at the start of a window, because it is rounded twice.
   const weighted = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
   /**
-   * Returns the part of the previous window's count that still counts at `now`. For a row ahead of the clock, `now` is
+   * Returns how much of the previous window's count still counts at `now`. For a row ahead of the clock, `now` is
    * treated as the start of the row's window.
    */
   const previousAt = (row: Row, now: number): number => weighted(row.previous, now < row.ts ? 0 : offset(now));
   /**
-   * Returns how many microseconds into a window the weighted `count` of the previous window first drops to `level` or
-   * below.
+   * Returns the first offset into a window (in microseconds) at which at most `level` of the previous window's `count`
+   * still counts.
    */
   const elapsedUntil = (count: number, level: number): number =>
     count <= level

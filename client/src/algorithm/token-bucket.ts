@@ -5,7 +5,7 @@ import { ALREADY, tighten, type Algebra } from './algebra.js';
 /**
  * The token bucket, in which spent tokens are repaid smoothly. `ts` advances only by whole grains, so stored counts are
  * always whole tokens. If `rate / period` in lowest terms is `n / d`, a grain is the `d` microseconds in which `n`
- * tokens are repaid. Only the repaid part of the current grain is computed in floating point.
+ * tokens are repaid. Only repayments within the current grain are computed in floating point.
  */
 export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
   const common = greatestCommonDivisor(rate, period);

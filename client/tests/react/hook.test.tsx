@@ -30,7 +30,7 @@ class Channel extends MessageChannel {
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true, MessageChannel: Channel });
 
 test(`React ${version}`, async (t) => {
-  await t.test('components of the same url share one request, even in strict mode', async (t) => {
+  await t.test('components with the same url share one request, even in strict mode', async (t) => {
     const { page, urls, options } = await pageOf(t);
     await page.show(
       <>
@@ -172,7 +172,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(w.timers(), 0);
   });
 
-  await t.test('`key` identifies the user if a cookie does', async (t) => {
+  await t.test('`key` distinguishes users who are identified by a cookie', async (t) => {
     const { page } = await pageOf(t);
     let cookie = 'ada';
     const fetch = async (): Promise<Response> => Response.json(cookie === 'ada' ? EMPTY : snapshot({}));

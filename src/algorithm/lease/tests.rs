@@ -138,7 +138,6 @@ fn a_lease_has_at_least_two_tokens_and_identifies_its_row() {
     }
 }
 
-/// The time at which a row is cleared is not stored while the row has leases.
 #[test]
 fn the_time_at_which_a_row_is_cleared_is_computed_only_for_rows_with_leases() {
     let quota = Quota::token_bucket(1, SECOND).capacity(100);
@@ -165,7 +164,7 @@ fn a_row_above_the_floor_is_unchanged_even_by_a_report() {
 }
 
 #[test]
-fn a_row_below_the_floor_is_raised_at_this_instant() {
+fn a_row_below_the_floor_is_raised_to_the_floor() {
     let bucket = Quota::token_bucket(10, SECOND).capacity(100);
     let state = step(&bucket, &State::default(), NOW, Ask::cost(25)).state;
     let raised = floored(&bucket, &state, 20, NOW + SECOND);
@@ -182,7 +181,7 @@ fn a_row_below_the_floor_is_raised_at_this_instant() {
 }
 
 #[test]
-fn the_floor_of_a_bucket_is_spent_at_the_present() {
+fn raising_a_bucket_to_the_floor_moves_it_to_the_present() {
     let (quota, begin) = (Quota::token_bucket(10, MINUTE), Micros::new(1_000_000_000));
     // After seven seconds, one of the two spent tokens and a sixth of the other have been refilled.
     let now = begin + 7 * SECOND;

@@ -54,7 +54,7 @@ impl Quota {
                 let (capacity, max_reserved) = (of(self.capacity), of(self.max_reserved));
                 Quota { capacity, max_reserved, phase: self.phase, start: self.start, ..base }.finish()
             })
-            // Because the rate is rounded down, repaying the reservations may take longer than `MAX_WINDOW`.
+            // If the rounded rate repays the reservations too slowly, the scaled quota is invalid.
             .unwrap_or(*self)
     }
 

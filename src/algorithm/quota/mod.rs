@@ -163,8 +163,8 @@ impl Quota {
     /// estimate: it assumes that the tokens of the previous window were spent evenly. Windows are aligned to UTC unless
     /// [`start`](Quota::start) is set.
     ///
-    /// Unlike a fixed window, it does not allow a burst of `limit` tokens on each side of a boundary. It can still
-    /// admit up to `2 * limit - 1` tokens in a period that starts in the middle of a window; see [the worst
+    /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary. It
+    /// can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a window; see [the worst
     /// window](crate::docs::choosing#the-worst-window). It has no reservations, and its capacity is its limit.
     ///
     /// # Panics
@@ -219,7 +219,7 @@ impl Quota {
             return Err(QuotaError::new(
                 "capacity is ",
                 capacity,
-                " for a sliding window; its capacity is its limit, so leave it out",
+                " for a sliding window; its capacity equals its limit and cannot be set",
             ));
         }
         self.capacity = capacity;
@@ -280,7 +280,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets the window boundaries: one is `start` after the epoch, and the others are one `period` apart.
+    /// Aligns the window boundaries, which are one `period` apart, so that one of them is `start` after the epoch.
     /// `Duration::ZERO` aligns them to UTC. The epoch was a Thursday, so use `4 * DAY` for weeks that begin on Mondays.
     /// Token buckets ignore `start`.
     ///

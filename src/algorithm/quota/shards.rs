@@ -39,8 +39,8 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// Panics if `shards` is not from 1 to [`MAX_SHARDS`](Quota::MAX_SHARDS), or is larger than the rate, the capacity
-    /// or the number of tokens that can be reserved. In a `const`, this is a compile error. See [`Quota::try_shards`].
+    /// Panics if `shards` is not from 1 to [`MAX_SHARDS`](Quota::MAX_SHARDS), or if it exceeds the rate, the capacity
+    /// or a nonzero `max_reserved`. In a `const`, this is a compile error. See [`Quota::try_shards`].
     #[track_caller]
     #[must_use]
     pub const fn shards(self, shards: u64) -> Quota {
@@ -103,7 +103,7 @@ impl Quota {
         }
     }
 
-    /// Estimates the tokens of all shards from those of the `read` shards, which have `tokens` in total.
+    /// Estimates the total tokens of all shards, given that `read` of them have `tokens` in total.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;

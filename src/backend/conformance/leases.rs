@@ -30,7 +30,7 @@ pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn
                 let answer = backend.acquire(&[take]).await.expect("the backend failed")[0];
                 let (before, left) = settle_leases(&quota, &state, &outstanding, answer.now);
                 let expected = step(&quota, &before, answer.now, take.ask);
-                assert_eq!(answer.is_allowed(), expected.is_allowed(), "a charge to a row with leases, {quota}");
+                assert_eq!(answer.is_allowed(), expected.is_allowed(), "a charge to a row with leases: {quota}");
                 if answer.is_allowed() {
                     (state, outstanding) = (expected.state.or_none(), left);
                 }
@@ -56,6 +56,6 @@ pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn
         let request = LeaseRequest { row, window: 0, quota, reports: [LeaseReport::default(); 2], tokens: 1000 };
         let answer = leases.lease(&request).await.expect("the backend failed");
         let most = quota.get_capacity() / 2 / 2;
-        assert_eq!(answer.outstanding.tokens(), if most < 2 { 0 } else { most }, "a reset must remove leases, {quota}");
+        assert_eq!(answer.outstanding.tokens(), if most < 2 { 0 } else { most }, "a reset must remove leases: {quota}");
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::backend::{BackendFuture, MemoryBackend, OwnedTake};
 use crate::clock::{ManualClock, SystemClock};
 
-/// Returns a backend, and a function that lets the backend's time pass.
+/// Returns a backend, and a function that advances its clock.
 fn rows() -> (Arc<MemoryBackend>, impl AsyncFn(Duration)) {
     let clock = ManualClock::new();
     let rows = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());

@@ -103,8 +103,8 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides charges to overflow rows, which have their own window boundaries. With the boundaries of its keys, a row
-    /// would reset once for every key. The returned steps use the boundaries of each key.
+    /// Decides a call that charges overflow rows. An overflow row has its own window boundaries, because with those of
+    /// its keys, it would be reset once for each key. The returned steps use the boundaries of the keys.
     #[cold]
     fn decide_overflow(
         &mut self,
@@ -153,7 +153,7 @@ impl<'a> LockedCall<'a> {
         last
     }
 
-    /// Returns `quota`, with the seed of the overflow row if `row` is one.
+    /// Returns `quota`. If `row` is an overflow row, the quota is given the seed of that row.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
             Location::Overflow((_, index, _)) => {

@@ -84,8 +84,8 @@ impl Ledger {
 
 /// A search through a sample of rows for the one to evict in favor of a new row.
 ///
-/// Prefers a row of a policy with significantly more rows than the new row's policy, and then a row that denies nothing
-/// and whose policy has at least as many rows as the new row's. A row is senior if its policy had few rows when the row
+/// Prefers rows of policies with significantly more rows than the new row's policy. Otherwise, chooses a row that
+/// denies nothing and whose policy has at least as many rows. A row is *senior* if its policy had few rows when the row
 /// was added. Senior rows are evicted last, and never while they deny something and their policy has many rows.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
@@ -112,7 +112,7 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // The rows that deny callers and were stored before a flood stay, because the flood's own rows can be evicted.
+        // Rows that were stored before a flood and deny callers stay, because the flood's own rows can be evicted.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);
@@ -139,7 +139,7 @@ fn least(best: &mut Option<(Rank, RowKey)>, rank: Rank, key: RowKey) {
     }
 }
 
-/// New rows of a policy are senior while its rows take up less than `1 / SENIOR_SHARE` of a shard.
+/// New rows of a policy are senior while the policy's rows take up less than `1 / SENIOR_SHARE` of a shard.
 const SENIOR_SHARE: usize = 16;
 /// The number of overflow rows per policy and shard.
 const OVERFLOW_ROWS: u8 = 16;

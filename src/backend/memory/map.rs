@@ -65,13 +65,13 @@ impl Rows<'_> {
         self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes the rows in a quarter of a group of slots to `see`. Four calls per group visit every row, and some rows
-    /// twice.
+    /// Passes about a quarter of the rows in one group of slots to `see`. Four calls per group visit every row, and
+    /// some rows twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // A lookup compares the rows of a group that have the hash's tag. Looking up every tag visits all rows.
+        // A lookup examines the rows in a group that have the hash's tag, so all tags together cover all rows.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {

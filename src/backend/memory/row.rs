@@ -7,13 +7,13 @@ use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName, Secret};
 
 /// The stored state of one key under one policy, or its carry.
 ///
-/// [`State::carry`] is rarely used, so it is stored as `spent` of a separate **carry row** in the same shard.
+/// [`State::carry`] is rarely used, so it is stored as the `spent` of a separate **carry row** in the same shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, packed(4))]
 pub(super) struct Row {
     pub(super) spent: f64,
-    /// From the highest bit: `at` (53 bits), whether the row is senior (1), whether it has a carry row (1), and the
-    /// fraction of the time from `at` to `expires` during which it denies something (8).
+    /// From the highest bit down: `at` (53 bits), whether the row is senior (1), whether it has a carry row (1), an
+    /// unused bit, and the fraction of the time from `at` to `expires` during which the row denies charges (8).
     packed: u64,
     pub(super) stamp: u32,
     pub(super) policy: u32,
@@ -154,7 +154,7 @@ impl Row {
         (is_possible && !row.is_senior()).then_some(row)
     }
 
-    /// Returns the row with another state, which denies charges for the same fraction of its time.
+    /// Returns the row with another state. The fraction of its time during which it denies charges stays the same.
     pub(super) fn rewritten(mut self, state: &State, has_carry: bool) -> Row {
         self.store(state, self.packed & DENIAL_MASK);
         self.set_carry(has_carry);
@@ -162,12 +162,12 @@ impl Row {
     }
 }
 
-/// Returns the instant from which at most `level` tokens are spent.
+/// Returns the first instant at which at most `level` tokens are still spent.
 fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
 }
 
-/// A row's key: 90 bits of the key's digest mixed with the policy's name, three for the window, and one for carry rows.
+/// A row's key: 90 bits of a hash of the caller's key and the policy, three for the window, and one for carry rows.
 ///
 /// The shard bits depend only on the caller's key, so a call that charges several rows of a caller locks one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -252,7 +252,7 @@ pub(super) struct RowHasher {
     policies: Placement,
 }
 
-/// The bits by which DashMap chooses a shard, which follow the seven bits of hashbrown's tag.
+/// The bits by which DashMap chooses a shard. They follow the seven bits of hashbrown's tag.
 const SHARD_BITS: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
 
 impl RowHasher {

@@ -72,7 +72,7 @@ fn head(reader: &mut ByteReader<'_>) -> Option<(Micros, Vec<(u32, PolicyName)>)>
     Some((saved_at, names))
 }
 
-/// Returns `None` for each row with impossible numbers.
+/// Yields `None` for each row with impossible numbers.
 fn saved_rows(bytes: &[u8]) -> impl Iterator<Item = Option<(RowKey, Row)>> {
     bytes.chunks_exact(ROW_BYTES).map(|bytes| {
         let mut reader = ByteReader::new(bytes);
@@ -84,7 +84,7 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     let mut counts = LoadedRows::default();
     for (key, row) in rows {
         let mut shard = table.lock(table.shard_of(key));
-        // Carry rows follow their rows. Without its row, a carry is useless, because receipts cannot be saved.
+        // Carry rows are loaded after their rows. A carry without its row is useless, because receipts cannot be saved.
         let is_alone = key.is_carry() && !shard.rows.get(key.row()).is_some_and(|row| row.has_carry());
         if row.is_expired(now) || is_alone {
             counts.expired += 1;
@@ -100,15 +100,15 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     counts
 }
 
-/// Adapts rows to a clock that was set back. If a row is ahead of the clock by more than the time of a full refill, its
-/// tokens would count as unspent. They are therefore moved to `now`, as if they had just been spent.
+/// Adapts rows to a clock that was set back. If a row is ahead of the clock by more than a full refill takes, its
+/// tokens would count as unspent. Such a row is therefore moved to `now`, as if its tokens had just been spent.
 fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     let rows: Vec<(RowKey, Row)> = saved_rows(bytes).flatten().collect();
     let carries: HashMap<RowKey, f64> =
         rows.iter().filter(|(key, _)| key.is_carry()).map(|(key, row)| (key.row(), row.spent)).collect();
     let adapted = |(key, row): (RowKey, Row)| {
         let (ahead, lasts) = (row.at().micros_since(now), row.expires().micros_since(row.at()));
-        // A full refill takes at least half as long as `lasts`, which ends at a whole second.
+        // A row that is ahead by less than half of `lasts` keeps its tokens. `lasts` ends at a whole second.
         if ahead == 0 || ahead.saturating_add(SECOND) < lasts / 2 {
             return (key, row);
         }

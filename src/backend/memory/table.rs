@@ -29,7 +29,7 @@ pub(super) struct Shard<'a> {
     pub(super) rows: Rows<'a>,
     /// Locked on first use. Calls whose rows all exist do not use it.
     ledger: Option<MutexGuard<'a, Ledger>>,
-    /// The number of new rows of the call that have a free slot but have not been added yet.
+    /// The number of the call's new rows that have a free slot but have not been added yet.
     pub(super) incoming: usize,
 }
 
@@ -150,7 +150,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Does not remember the policy's name. Returns whether the row is the first of its policy in this shard.
+    /// Adds a row, but not its policy's name. Returns whether the row is the first of its policy in this shard.
     pub(super) fn add_unnamed(&mut self, key: RowKey, mut row: Row) -> bool {
         let number = row.policy;
         let capacity = self.table.rows_per_shard;
@@ -188,7 +188,7 @@ impl<'a> Shard<'a> {
         vacancy != Vacancy::None
     }
 
-    /// Finds a slot for a new row, without evicting rows in `pinned`. Samples a few rows and drops the expired ones.
+    /// Finds a slot for a new row. Samples a few rows, ignoring those in `pinned`, and drops the expired ones.
     pub(super) fn find_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> Vacancy {
         let Shard { table, number, rows, ledger, incoming } = self;
         let (capacity, incoming) = (table.rows_per_shard, *incoming);
@@ -233,11 +233,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A shard that grows moves all of its rows while calls wait. Small shards keep this delay short.
+/// When a shard grows, calls wait until all of its rows have been moved. Small shards keep this delay short.
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
-/// The number of samples from a full shard, with three or four rows each.
+/// The number of samples to take from a full shard. Each contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
 /// The minimum number of rows to sample. In a small shard, a sample may consist of a single row that must stay.
 const MIN_SAMPLED_ROWS: u32 = 8;

@@ -70,7 +70,7 @@ impl Action {
         }
     }
 
-    /// Returns how many windows of a row the outcome depends on, counted from the first window.
+    /// Returns the number of leading windows of a row that the outcome depends on.
     fn windows(&self) -> usize {
         match self {
             Action::Decide { takes, .. } => 1 + takes.iter().map(|take| usize::from(take.window)).max().unwrap_or(0),

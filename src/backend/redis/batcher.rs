@@ -157,7 +157,7 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // The worker that locked a row sends the operations that wait for it. Later operations start a new worker.
+            // A worker sends the operations that wait for the rows that it locked. Later operations start a new worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);
@@ -242,7 +242,7 @@ impl Batcher {
                 _ if self.is_cluster_redirection(error) && redirections < MAX_REDIRECTIONS => {
                     let is_ask = error.kind() == RedisErrorKind::Server(ServerErrorKind::Ask);
                     ask = is_ask.then(|| error.clone());
-                    // The node from which the client read the slots may not know about the move yet.
+                    // The node from which the client read the slot map may not know about the move yet.
                     if redirections > 0 {
                         sleep(self.deadline / 16).await;
                     }
@@ -314,7 +314,7 @@ impl Worker {
         let mut has_sent = false;
         loop {
             if !has_sent && self.batcher.has_calls_in_flight(self.slot) {
-                // If two calls were sent together, the server would be idle after their replies.
+                // If both workers sent their calls at once, the server would be idle after replying to them.
                 yield_now().await;
                 yield_now().await;
             }

@@ -28,7 +28,7 @@ use crate::sync::tasks::Handle;
 ///     .prefix("shop:limits")
 ///     .deadline(Duration::from_millis(30))
 ///     .secret(Secret::new([7; 16])) // use random bytes, the same in every process
-///     .notices_every(Duration::ZERO) // changes of quotas and blocks do not reach other processes
+///     .notices_every(Duration::ZERO) // changes to quotas and blocks do not reach other processes
 ///     .lazy() // succeeds even if the server is down
 ///     .connect("redis://127.0.0.1")
 ///     .await?;
@@ -125,8 +125,8 @@ impl RedisBackendBuilder {
     /// a client certificate.
     ///
     /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
-    /// Calls never overlap. Each is canceled at the [deadline](RedisBackendBuilder::deadline) of the decision that
-    /// needs the connection. In an outage, reconnecting may take half a second (or the deadline, if longer).
+    /// Calls never overlap. Each call is canceled at the [deadline](RedisBackendBuilder::deadline) of the decision that
+    /// needs the connection. In an outage, a call may take half a second (or the deadline, if that is longer).
     ///
     /// Fails and panics in the same cases as [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
@@ -146,7 +146,7 @@ impl RedisBackendBuilder {
         let addresses = infos.iter().map(|info| info.addr().to_string());
         let addresses = addresses.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
         let client = ClusterClientBuilder::new(infos)
-            // A retry could charge twice. The batcher follows redirections instead.
+            // A retry by the client could charge twice. The batcher follows redirections itself.
             .retries(0)
             .connection_timeout(link::CONNECT_TIMEOUT)
             .response_timeout(self.deadline)

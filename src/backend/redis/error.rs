@@ -10,7 +10,7 @@ use crate::backend::ErrorKind::{Protocol, Timeout, Unavailable, Unsupported};
 pub(super) enum ServerStatus {
     /// The server replied. The connection is kept.
     Responsive,
-    /// The server has become a replica. The backend reconnects, because its name may now resolve to the new primary.
+    /// The server is now a replica. The backend reconnects, because the host name may resolve to the new primary.
     Replica,
     /// The connection is broken.
     Unreachable,
@@ -26,10 +26,10 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
     }
 }
 
-/// Returns the server's error code. Within a script, returns the code that the command would have reported.
+/// Returns the server's error code. If a command in a script failed, returns the code of that command's error.
 ///
-/// Within a script, a missing permission is an `ERR` whose text depends on the version. Before Redis 7, every error is
-/// an `ERR` that ends with the original one: `@user_script: 1: -OOM ...`, `@user_script:1: WRONGTYPE ...`.
+/// In a script, a missing permission is an `ERR` whose text depends on the server's version. Before Redis 7, every
+/// error is an `ERR` that ends with the original one: `@user_script: 1: -OOM ...`, `@user_script:1: WRONGTYPE ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     if code != "ERR" {
@@ -88,7 +88,7 @@ pub(super) fn classify(error: RedisError) -> Error {
         ("MISCONF", _) => (Unavailable, "the server cannot save to disk and refuses writes; see its log"),
         ("NOREPLICAS", _) => (
             Unavailable,
-            "the server has fewer replicas than min-replicas-to-write and refuses writes; restore them, or lower it",
+            "the server refuses writes while it has fewer replicas than min-replicas-to-write; check the replicas",
         ),
         ("WRONGTYPE", _) => (
             Protocol,
@@ -98,11 +98,11 @@ pub(super) fn classify(error: RedisError) -> Error {
             (Unavailable, "no node of the cluster serves the slot at the moment; see CLUSTER INFO")
         }
         (_, RedisErrorKind::MasterNameNotFoundBySentinel) => {
-            (Unavailable, "the Sentinels report no running primary of this name; check the name, and SENTINEL MASTERS")
+            (Unavailable, "the Sentinels report no running primary of this name; check the name with SENTINEL MASTERS")
         }
         (_, RedisErrorKind::Server(_) | RedisErrorKind::Extension) => {
             let code = error.code().unwrap_or("unknown");
-            let message = format!("the server refused the script with error code `{code}`; see the source for details");
+            let message = format!("the server refused the script with error code `{code}`; see the error's source");
             return Error::new(Protocol, message).with_source(error);
         }
         (_, RedisErrorKind::Parse | RedisErrorKind::UnexpectedReturnType) => {

@@ -1,4 +1,4 @@
-//! Leases on Redis, which are granted and reported by the same script as all other operations.
+//! Leases on Redis, which are handled by the same script as all other operations.
 
 use std::future::Future;
 use std::pin::Pin;

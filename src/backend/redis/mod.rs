@@ -69,8 +69,8 @@ impl RedisBackend {
     /// the file that it names. They use *ring* unless the process has installed another crypto provider for rustls.
     ///
     /// # Errors
-    /// Fails with [`Protocol`](ErrorKind::Protocol) if the configuration is invalid, such as a malformed URL, and with
-    /// [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
+    /// Fails with [`Protocol`](ErrorKind::Protocol) if the configuration is invalid, for example if the URL is
+    /// malformed, and with [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.

@@ -1,7 +1,7 @@
 //! The notice channel, which consists of three keys that every process polls.
 //!
-//! A process polls for notices after the last version that it knows. It reads all notices again if the server lost
-//! data, or if it missed a withdrawal that the server has forgotten.
+//! A process polls for notices that are newer than the last version that it knows. It reads all notices again if the
+//! server lost data, or if it missed a withdrawal that the server has forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -222,7 +222,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         let until = notice.lasts.and_then(|lasts| Instant::now().checked_add(lasts));
         let mut state = self.state();
         if state.pending.len() >= MAX_PENDING {
-            // If all lifetimes are equal, the oldest notice expires first.
+            // Drop the oldest notice, which expires first if all lifetimes are equal.
             state.pending.pop_first();
         }
         let number = state.next_number;
@@ -304,7 +304,7 @@ fn invalid_data() -> Error {
 /// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The prefix of the topics of pauses. If a row is paused repeatedly, the pause that ends last stays in effect.
+/// The topic prefix of pauses. If a row is paused repeatedly, the pause that ends last stays in effect.
 const PAUSES: &[u8] = b"pause\0";
 
 const MAX_PUBLISHING: usize = 1000;

@@ -1,4 +1,4 @@
--- Executes operations on rows, in doubles, with the names and the order of arithmetic of the module `algorithm`.
+-- Executes operations on rows, in doubles, with the same names and order of arithmetic as the module `algorithm`.
 --
 -- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations. wire.rs documents their encoding, and defines
 -- the constants that are not defined here.
@@ -28,7 +28,7 @@ local function has_lease(sections, window)
   return floor(sections / 2 ^ window) % 2 == 1
 end
 
--- Returns the number of a row's leases whose window is below `windows`.
+-- Returns how many of a row's windows below `windows` have leases.
 local function leases_below(windows, sections)
   local count = 0
   for window = 0, windows - 1 do
@@ -118,7 +118,7 @@ end
 
 -- Spent tokens --------------------------------------------------------------------------------------------------------
 
--- Returns the tokens that have been refilled since `at` (for a bucket).
+-- For a bucket, returns the tokens that have been refilled since `at`.
 local function repaid(instant)
   return max(instant - at, 0) * rate / period
 end
@@ -130,7 +130,7 @@ local function within(instant, level)
   return weighted_carry(instant) <= level - spent
 end
 
--- Returns the spent tokens at `instant` (for a bucket or a fixed window).
+-- For a bucket or a fixed window, returns the spent tokens at `instant`.
 local function spent_at(instant)
   if algorithm == TOKEN_BUCKET then return max(spent - repaid(instant), 0) end
   return spent
@@ -204,7 +204,7 @@ local function roll(instant)
   if row_stamp ~= stamp then row_stamp, drop = stamp, is_lone and 0 or drop end
   local owed, written = spent, at
   if at - instant > fill then
-    -- The clock was far ahead at the last write. Reset the row, unless tokens spent now would still be spent by then.
+    -- Reset a row that is far ahead of the clock, unless its debt, even if incurred now, would last until `written`.
     local before = carry
     at = instant
     roll_within(written - 1)
@@ -253,7 +253,7 @@ local function roll_to_floor(instant)
   return is_raised
 end
 
--- Raises the spent tokens to the outstanding tokens. A row that has more spent tokens is unchanged.
+-- Raises the spent tokens to the outstanding tokens. A row with at least as many spent tokens is unchanged.
 local function raise_to_floor()
   if current + last == 0 then return end
   local was_spent, was_at, was_carry, was_stamp, was_drop = spent, at, carry, row_stamp, drop
@@ -274,7 +274,7 @@ local function settle_leases()
   raise_to_floor()
 end
 
--- Returns whether a number is in the range of instants and outstanding tokens.
+-- Returns whether a number is valid as an instant or as a number of outstanding tokens.
 local function is_whole(number)
   return number >= 0 and number <= LAST and number % 1 == 0
 end
@@ -381,7 +381,7 @@ local function take(row, window, cost, latest)
   if not load(row, window) then return false end
   local was_foreign = roll(now)
   if cost <= limit and within(now, limit - cost) then
-    -- A take of cost 0 spends nothing, so the row keeps its quota.
+    -- A take with a cost of 0 spends nothing, so the row keeps its quota.
     if was_foreign and cost == 0 then return true end
   elseif latest < now or ceiling <= limit or not is_due_by(cost, latest) then
     return false

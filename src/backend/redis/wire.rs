@@ -1,9 +1,9 @@
 //! The binary encoding of script calls and replies. With text, parsing would cost the server as much time as deciding.
 //!
-//! All numbers are little-endian. Tokens and microseconds are doubles. Other sizes are in parentheses, in bytes.
+//! All numbers are little-endian, and tokens and microseconds are doubles. Other sizes (in bytes) are in parentheses.
 //!
 //! A row consists of:
-//! - a header: layout version (1), windows (1), a bit for each window with leases (2), and the expiry in seconds (4);
+//! - a header: layout version (1), window count (1), a bit for each window with leases (2), expiry in seconds (4);
 //! - its windows: spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never);
 //! - for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
 //!
@@ -27,7 +27,7 @@ use crate::algorithm::{Algorithm, ChargeRecord, LEASE_LIFE, LeaseReport, MAX_SPE
 use crate::algorithm::{Outstanding, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
-/// Defines constants, which are passed to the script under the same names.
+/// Defines constants that are also passed to the script, under the same names.
 macro_rules! shared {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub(super) const $name: $type = $value;)*
@@ -171,9 +171,9 @@ pub(super) struct Reply {
 pub(super) enum Foreign {
     /// A value of a different type, such as a list or a hash.
     OtherType,
-    /// A string that has another length or version, or unknown sections.
+    /// A string with another length or version, or with invalid bits for leases.
     Bytes { length: u32, first: u8 },
-    /// A row that has a valid header, but numbers out of range. A reset removes such a row.
+    /// A row with a valid header, but with numbers out of range. A reset removes such a row.
     Damaged,
 }
 
@@ -182,7 +182,7 @@ impl Foreign {
         let found = match self {
             Foreign::OtherType => "a value of another type".to_owned(),
             Foreign::Bytes { length: 0, .. } => "an empty string".to_owned(),
-            Foreign::Bytes { length, first } => format!("{length} bytes: version {first}"),
+            Foreign::Bytes { length, first } => format!("{length} bytes with version {first}"),
             Foreign::Damaged => "numbers out of range".to_owned(),
         };
         let message = format!(
@@ -195,7 +195,7 @@ impl Foreign {
 }
 
 impl Reply {
-    /// Reads the first `windows` windows of each row. Returns `None` if this is not a reply to such a call.
+    /// Reads the first `windows` windows of each row. Returns `None` if the bytes are not a reply of the expected form.
     pub(super) fn read(bytes: &[u8], operations: usize, rows: usize, windows: usize) -> Option<Reply> {
         let (now, rest) = bytes.split_first_chunk::<8>()?;
         let (done, mut rest) = rest.split_at_checked(operations)?;

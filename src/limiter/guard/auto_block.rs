@@ -35,7 +35,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
 /// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). Only enforced
-///   denials by a quota count. Checks and calls that are dropped before a remote backend has answered do not.
+///   denials by a quota count. Checks do not count, nor do calls that are dropped before a remote backend has answered.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,8 +106,8 @@ impl AutoBlock {
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed. Suits policies that well-behaved
-    /// callers rarely exceed. Off by default, because even a caller far above its quota sometimes succeeds.
+    /// Resets the counts of a caller's key and address when a charge is allowed. Suits policies whose quotas
+    /// well-behaved callers rarely exceed. Off by default, because even a caller far over its quota sometimes succeeds.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;

@@ -51,7 +51,7 @@ pub(super) struct BlockOrigin {
 }
 
 impl BlockOrigin {
-    /// Creates an entry in the list of blocks. `times` is `None` for a manual block.
+    /// Creates an entry for the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
         // While another thread is adding a block, the block has no origin yet.
         let (since, rule) = origin.map_or((now, None), |origin| (origin.since, origin.rule));

@@ -1,5 +1,4 @@
-//! Models of concurrent access to the guard's tables. `proof/README.md` lists the weakened code that each model
-//! detects.
+//! Models of concurrent access to the guard's tables. `proof/README.md` lists the mutations that each model detects.
 
 use std::sync::Arc;
 

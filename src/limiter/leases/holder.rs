@@ -59,7 +59,7 @@ const MEASURED: Duration = Duration::from_millis(100);
 /// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's life is left.
 const DRIFT_DIVISOR: u32 = 100;
 
-/// The longest pause before the backend is asked again after it had few tokens left or none. Without this pause, a
+/// The longest pause before the backend is asked again after it has granted few tokens or none. Without this pause, a
 /// process would ask the backend for each refilled token.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
@@ -159,7 +159,7 @@ impl Holder {
         }
         (self.is_asking, self.asked) = (true, tokens);
         if self.is_short {
-            // Until the answer arrives, other calls would probably find no tokens either.
+            // Until the answer arrives, the backend probably has no tokens for other calls.
             self.paused_until = now + self.pause(now);
         }
         Some((self.report(false, sequence, now), tokens))
@@ -179,8 +179,8 @@ impl Holder {
         self.held.iter().flatten().all(|lease| lease.tokens + lease.spent == 0)
     }
 
-    /// Creates the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, the
-    /// tokens of ended leases are given back, and so are those of the older of two leases, to make space for a new one.
+    /// Creates the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, only
+    /// the tokens of ended leases and of the older of two leases are given back, which makes space for a new lease.
     pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
         let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));
         for (i, (report, held)) in reports.iter_mut().zip(&mut self.held).enumerate() {
@@ -307,9 +307,9 @@ mod tests {
     }
 
     /// Regression: a grant was compared with the demand at the time when the grant arrived, not when it was requested.
-    /// After a surge of demand, calls were denied for up to 100 ms although the row was nearly full.
+    /// After a surge of demand, calls were denied for up to 100 ms although most of the row's tokens were available.
     #[test]
-    fn a_full_grant_is_not_short_although_the_demand_has_grown_meanwhile() {
+    fn a_full_grant_causes_no_pause_after_a_surge_of_demand() {
         let mut holder = Holder::new(QUOTA, 1, NOW);
         (0..=10).for_each(|i| holder.demand(1, NOW + i * (SECOND / 25)));
         let (_, asked) = holder.ask(2, NOW + 2 * SECOND / 5).unwrap();

@@ -31,7 +31,7 @@ pub(super) struct Leases {
     /// The positions of the windows. They are random, so that a client cannot choose keys that share a bucket.
     placement: Placement,
     sequence: AtomicU32,
-    /// Whether the backend calls [`LeaseHolder::tick`]. The first charge that may use a lease starts this.
+    /// Whether [`LeaseBackend::watch`] has been called, which makes the backend call [`LeaseHolder::tick`].
     is_watched: AtomicBool,
 }
 
@@ -208,7 +208,7 @@ impl Leases {
         self.window(id).entry().is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
     }
 
-    /// Spends additional tokens from the leases for a charge. Returns whether there were enough.
+    /// Spends additional tokens for a charge from its leases. Returns whether there were enough.
     pub(super) fn surcharge(&self, id: Digest, tokens: u64) -> bool {
         let now = self.time.now();
         self.window(id).entry().is_some_and(|entry| entry.holder.spend(tokens, now))
@@ -278,7 +278,7 @@ impl Leases {
                     holder.is_asking = false;
                     answer.as_ref().ok().and_then(|lease| holder.granted(lease, sent, now))
                 }
-                // The row was reset, its quota has changed, or this process shuts down.
+                // The row was reset, its quota has changed, or this process is shutting down.
                 (None, Ok(lease)) => Some(LeaseReport { id: lease.id, spent: 0, unused: lease.tokens }),
                 (None, Err(_)) => None,
             };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use super::super::block_cache::BlockCache;
 use super::super::deny::DenyList;

@@ -1,4 +1,4 @@
-//! Models of concurrent calls to a limiter. `proof/README.md` lists the weakened code that each model detects.
+//! Models of concurrent calls to a limiter. `proof/README.md` lists the mutations that each model detects.
 
 mod cells;
 mod whole;

@@ -6,8 +6,8 @@
 //! separate queue for each cost and quota.
 //!
 //! The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the last
-//! reservation, in logarithmic time. It wakes the callers behind it, so that they shorten their timers, unless they
-//! were already woken and have not polled since.
+//! reservation, in logarithmic time. The callers behind the departed caller are woken to shorten their timers, except
+//! those that have not polled since they were last woken.
 
 mod sequence;
 #[cfg(test)]
@@ -83,7 +83,7 @@ impl Queues {
         Some(Ticket { queue, waiter })
     }
 
-    /// Returns the caller's decision if it has changed since the last poll. `waker` is woken at the next change.
+    /// Returns the caller's decision if it has changed since the last poll. `waker` is notified of the next change.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
         // Dropping a waker may drop a task whose destructor calls this method, so the waker is dropped after unlocking.
         let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
@@ -113,7 +113,7 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // Callers may start to wait in a different order from the one in which their decisions were made.
+        // Callers do not necessarily start waiting in the order of their decisions.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::backend::{Error, ErrorKind};
 
 /// An error that occurred while the state of a limiter was [saved](crate::RateLimiter::save) or
-/// [loaded](crate::RateLimiter::load). The message names the file, but not the cause, so log the `source()` too.
+/// [loaded](crate::RateLimiter::load). The message does not include the underlying error, so log the `source()` too.
 #[derive(Debug)]
 pub struct StateError {
     kind: StateErrorKind,
@@ -76,7 +76,7 @@ impl StateError {
     }
 
     pub(super) fn ends_early(bytes: u64) -> StateError {
-        StateError::damaged(format!("it ends after {bytes} bytes, before its last part"))
+        StateError::damaged(format!("the state ends after {bytes} bytes, before its last part"))
     }
 
     pub(super) fn damaged(what: impl fmt::Display) -> StateError {

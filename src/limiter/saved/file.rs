@@ -59,7 +59,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
 }
 
 fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // An earlier process with the same ID may have left a file behind. It is removed, not opened: it could be a link.
+    // A file left behind by an earlier process with the same ID is removed and not opened, because it could be a link.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -46,8 +46,8 @@ impl RateLimiter {
     /// ```
     ///
     /// Decisions continue during the save. Each row is consistent, but a charge that is made meanwhile may or may not
-    /// be included. Only active blocks are saved, so [escalation](crate::protection::AutoBlock::escalate) starts again
-    /// for all other callers.
+    /// be included. Only active blocks are saved, so [escalation](crate::protection::AutoBlock::escalate) starts over
+    /// for callers that are not blocked at that time.
     ///
     /// This method blocks the thread, and takes 40 bytes of memory for each row. In a service, call it after the server
     /// has stopped, or in [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
@@ -77,8 +77,8 @@ impl RateLimiter {
     ///   is ignored while the policy has a different algorithm.
     /// - **Blocks and pauses** end when they would have ended without the restart. Blocks are listed without a rule.
     ///
-    /// If the clock was set back, the time since the save counts as zero. If the quota is unchanged, loading never adds
-    /// tokens to a row, and the row is full again after at most twice the time of a full refill.
+    /// If the clock was set back, the time since the save counts as 0. If the quota is unchanged, loading never gives a
+    /// key extra tokens, and its whole quota is available again after at most twice the time of a full refill.
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state is incomplete, has

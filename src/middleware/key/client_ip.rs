@@ -21,8 +21,8 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// usually has a whole /64 network. IPv4-mapped and [NAT64](ClientIp::nat64) addresses are treated as IPv4 addresses.
 ///
 /// axum provides the peer's address through `into_make_service_with_connect_info::<SocketAddr>()`, and tonic always
-/// does (feature `tonic`). For other servers, insert a [`PeerAddr`] extension. Without the address, every request is
-/// refused with 500 and counted as a [mistake](crate::observe::Mistake).
+/// provides it (with the `tonic` feature). For other servers, insert a [`PeerAddr`] extension. Without the address,
+/// every request is refused with 500 and counted as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -72,7 +72,7 @@ enum AddressHeader {
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
-    /// Sets how many leading bits of IPv4 and IPv6 addresses form the key, at most all of them. Defaults to 32 and 64.
+    /// Sets how many leading bits of an IPv4 or IPv6 address form the key. Defaults to 32 for IPv4 and 64 for IPv6.
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
@@ -81,15 +81,15 @@ impl ClientIp {
     }
 
     /// Trusts proxies in these networks to report their clients' addresses. Clients in these networks are trusted as
-    /// well, so the client in a test must not have a proxy's address.
+    /// well, so a test client must not have a proxy's address.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
     /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to
     /// left, and the first address outside the networks is the client's. An invalid entry ends the search, and the last
-    /// proxy before that entry counts as the client. No other header is read.
+    /// proxy found so far counts as the client. No other header is read.
     ///
     /// # Panics
-    /// Panics if a string is not a network.
+    /// Panics if a string is not a network, or if a network is within one of the [NAT64 prefixes](ClientIp::nat64).
     #[track_caller]
     #[must_use]
     pub fn trust<I>(self, networks: I) -> ClientIp
@@ -106,7 +106,7 @@ impl ClientIp {
     /// Like [`trust`](ClientIp::trust), but for networks that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a string is not a network.
+    /// Fails if a string is not a network, or if a network is within one of the NAT64 prefixes.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -147,14 +147,14 @@ impl ClientIp {
     }
 
     /// Maps each address with one of these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 address that it
-    /// contains (RFC 6052). Without this mapping, all IPv4 clients behind a translator with your own prefix count as
-    /// one caller. Keys, trusted proxies, deny rules and blocks then use the IPv4 address.
+    /// contains (RFC 6052). Keys, trusted proxies, deny rules and blocks then use the IPv4 address. Without this
+    /// mapping, IPv4 clients behind a translator with your own prefix may share one key.
     ///
     /// The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, because RFC 6052
     /// forbids this combination. If your translator uses it nevertheless, list the prefix here.
     ///
     /// # Panics
-    /// Panics if a string is not such a prefix, or if a prefix contains a [trusted](ClientIp::trust) network.
+    /// Panics if a string is not a NAT64 prefix, or if a prefix contains a [trusted](ClientIp::trust) network.
     #[track_caller]
     #[must_use]
     pub fn nat64<I>(self, prefixes: I) -> ClientIp
@@ -171,7 +171,7 @@ impl ClientIp {
     /// Like [`nat64`](ClientIp::nat64), but for prefixes that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a string is not such a prefix, or if a prefix contains a trusted network.
+    /// Fails if a string is not a NAT64 prefix, or if a prefix contains a trusted network.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -291,7 +291,7 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
         return address(value);
     }
     // CloudFront always appends a port, even to an IPv6 address without brackets. If `2001:db8::1:443` were read as an
-    // address, the client could choose its network by choosing a port.
+    // address, the client could change its address by changing its port.
     let colon = value.iter().rposition(|byte| *byte == b':')?;
     let port = &value[colon + 1..];
     let is_port = matches!(port.len(), 1..=5) && port.iter().all(u8::is_ascii_digit);

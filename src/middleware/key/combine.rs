@@ -108,7 +108,7 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
             if !is_anonymous(&found) {
                 return found;
             }
-            let error = KeyError::new("the request does not identify its caller, which this service requires");
+            let error = KeyError::new("the request must identify its caller");
             Found::Refuse(error.with_status(StatusCode::BAD_REQUEST).with_fault(KeyFault::Anonymous))
         })
     }
@@ -184,7 +184,7 @@ mod tests {
         let parts = http::Request::new(()).into_parts().0;
         match pin!(extractor.extract(&parts).found()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => found,
-            Poll::Pending => panic!("the test futures are ready"),
+            Poll::Pending => panic!("a test future is not ready"),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! Each proxy appends the address of its peer, so the nearest proxy wrote the rightmost entry, and the client wrote the
-//! leftmost text. Entries are read only as long as their authors are trusted. Text that a client writes on the left
-//! (unclosed quotes, quoted commas, garbage) cannot change how the entries on the right are read.
+//! Each proxy appends the address of its peer, so the nearest proxy wrote the rightmost entry, and the client may have
+//! written the leftmost ones. Entries are read only as long as their authors are trusted. Text that a client writes on
+//! the left (unclosed quotes, quoted commas, garbage) cannot change how the entries on the right are read.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +22,7 @@ pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: boo
 const MAX_ENTRIES: usize = 64;
 const MAX_BYTES: usize = 8192;
 
-/// Returns the comma-separated entries of a line, from last to first. If `quoted`, commas in quotes separate nothing.
+/// Returns the comma-separated entries of a line, from last to first. If `quoted`, commas in quotes are not separators.
 fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     let (mut i, mut within_quotes) = (line.len(), false);
     let entries = line.rsplit(move |byte| {

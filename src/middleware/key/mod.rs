@@ -56,8 +56,8 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// RateLimitLayer::new(quota, by_user().or_reject()); // `or_skip` exempts them instead
 /// ```
 ///
-/// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data
-/// (`lifetime may not live long enough`); convert it to a key first: `|req: &Parts| req.uri.query().map(Key::from)`.
+/// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data (the error is
+/// `lifetime may not live long enough`); convert the data to a key: `|req: &Parts| req.uri.query().map(Key::from)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
@@ -155,7 +155,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests that have no key: with 400 or, for [gRPC](crate::RateLimitLayer::grpc), with UNAUTHENTICATED.
+    /// Refuses requests without a key with 400 or, for [gRPC](crate::RateLimitLayer::grpc), with UNAUTHENTICATED.
     fn or_reject(self) -> OrReject<Self>
     where
         Self: Sized,

@@ -30,7 +30,7 @@ pub struct PathParam {
 }
 
 impl PathParam {
-    /// Returns the key for requests with this percent-decoded value. Use it to inspect, reset or deny the key.
+    /// Returns the key for requests with this percent-decoded value, so that you can inspect, reset or deny it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }

@@ -101,7 +101,7 @@ impl RateLimitLayer {
     /// backend is [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
     ///
     /// # Panics
-    /// Panics if no policy of the rules added so far allows reservations. The service panics if a request has to wait
+    /// Panics if none of the policies added so far allows reservations. The service panics if a request has to wait
     /// outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) implements its own sleep.
     #[cfg(feature = "wait")]
     #[track_caller]

@@ -21,7 +21,7 @@ use crate::policy::{DenyRule, Policy};
 /// Applies rate limits to a service's requests.
 ///
 /// A layer has one or more rules, each with a policy and a key extractor. The rules decide together: if one of them
-/// denies a request, no rule charges it. The request does not reach the service, and the client gets a 429 response.
+/// denies a request, no rule charges it. A denied request does not reach the service, and the client gets a 429.
 ///
 /// ```
 /// use axum::{routing::get, Router};
@@ -35,7 +35,7 @@ use crate::policy::{DenyRule, Policy};
 ///     .layer(RateLimitLayer::new(PER_CLIENT, key::client_ip()).and(GLOBAL, key::global()));
 /// ```
 ///
-/// All services that are created by one layer or its clones share rows. Every response carries `RateLimit-Policy` and
+/// All services that are created by one layer or its clones share rows. Responses carry `RateLimit-Policy` and
 /// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
 /// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
 /// gRPC status for a [gRPC service](RateLimitLayer::grpc).
@@ -105,7 +105,7 @@ impl RateLimitLayer {
     }
 
     /// Sets how the client's address is found for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock). By default, this is the address from the first rule whose key includes
+    /// [blocks](crate::protection::AutoBlock). By default, the address comes from the first rule whose key includes
     /// [`client_ip`](crate::key::client_ip). If there is no such rule, the layer has no client address.
     ///
     /// ```
@@ -156,7 +156,7 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply: rules for networks (if the
+    /// Accepts [deny rules](crate::protection::DenyList) that can never match in this layer: rules for networks (if the
     /// layer does not know the client's address), for labels that it does not set, and for keys that its extractors
     /// cannot find. Use this option if another layer or a handler with the same limiter applies these rules.
     #[must_use]
@@ -195,7 +195,7 @@ impl<S> Layer<S> for RateLimitLayer {
     ///
     /// # Panics
     /// Panics if a quota can never grant the [fixed cost](RateLimitLayer::fixed_cost), if two limits have the same
-    /// name, or if some [deny rules](RateLimitLayer::ignore_unmatched_deny_rules) can never apply.
+    /// name, or if some [deny rules](RateLimitLayer::ignore_unmatched_deny_rules) can never match.
     #[track_caller]
     fn layer(&self, inner: S) -> RateLimit<S> {
         self.options.check();

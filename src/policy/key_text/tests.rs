@@ -102,7 +102,7 @@ fn each_kind_of_key_has_a_text_form() {
 }
 
 #[test]
-fn errors_name_the_position_and_the_expectation_but_not_the_text() {
+fn errors_name_the_position_and_what_was_expected_but_not_the_text() {
     for (text, at, expected) in [
         ("hunter2", 0, "a key: write"),
         ("", 0, "a key: write"),

@@ -1,4 +1,4 @@
-//! In models, replaces the DashMap with ordinary maps behind the model checker's locks.
+//! The map of rows in models: ordinary maps behind the model checker's locks instead of a DashMap.
 
 use std::collections::BTreeMap;
 

@@ -86,7 +86,7 @@ fn calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock() {
 
 #[test]
 fn calls_on_two_existing_rows_in_opposite_order_are_atomic() {
-    // Two rows in the same shard, and in different shards.
+    // The rows are first in the same shard, and then in different shards.
     for shard in [0, 1] {
         every_order(move || {
             let quota = Quota::token_bucket(2, HOUR);

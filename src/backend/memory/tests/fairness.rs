@@ -149,7 +149,7 @@ fn keys_share_different_overflow_rows_in_each_table() {
     let same = (0..1000).filter(|key| shared(&one, *key) == shared(&other, *key)).count();
     assert!(
         (20..150).contains(&same),
-        "{same} of 1000 keys share the same overflow row; expected about one in sixteen"
+        "{same} of 1000 keys use the same overflow row in both tables; expected about one in sixteen"
     );
 }
 

@@ -49,7 +49,7 @@ impl Bench {
     }
 }
 
-/// A clock that delays its first reader until another caller has started a call.
+/// A clock that delays its first reader while another thread tries to make a call.
 #[derive(Debug)]
 struct DelayedClock {
     clock: ManualClock,
@@ -62,7 +62,7 @@ impl Clock for DelayedClock {
         let first = self.first.lock().unwrap().take();
         if let Some((begin, done)) = first {
             begin.send(()).unwrap();
-            // The other caller waits for the lock, so it cannot finish first.
+            // The other thread waits for the lock, so it cannot finish first.
             assert!(
                 done.recv_timeout(Duration::from_millis(100)).is_err(),
                 "the row must be locked while the clock is read"
@@ -74,7 +74,7 @@ impl Clock for DelayedClock {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // If a thread were preempted between reading the clock and locking, the rows would be ahead and count as unspent.
+    // If the clock were read before the rows are locked, rows written meanwhile could be ahead and count as unspent.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
@@ -138,7 +138,7 @@ fn an_overflow_row_resets_at_one_window_boundary() {
         admitted += u32::from(bench.take(key, &quota, 1).is_allowed());
     }
     // There are 16 rows, and 16 overflow rows in each of four shards.
-    assert!(admitted <= 16 + 64, "{admitted} newcomers: an overflow row was reset at the boundaries of its keys");
+    assert!(admitted <= 16 + 64, "{admitted} admitted: an overflow row was reset at the boundaries of its keys");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_refund_is_remembered_in_a_carry_row() {
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
     bench.settle(1, &quota, &second, 5, 0);
-    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund raised the capacity");
+    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund allowed too large a burst");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_carry_row_outlives_its_row_for_late_refunds() {
     }
     assert!(bench.take(1, &quota, 10).is_allowed());
     bench.settle(1, &quota, &second, 5, 0);
-    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund raised the capacity");
+    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund allowed too large a burst");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn newcomers_in_one_call_share_overflow_rows() {
     for key in 0..500 {
         bench.take(key, &quota, 10);
     }
-    // These calls exhaust the 16 overflow rows in each of the four shards.
+    // By now, the 16 overflow rows in each of the four shards are exhausted.
     let policy = P;
     let take = |key| Take::new(RowId { policy: &policy, key: bench.key(key) }, &quota, Ask::cost(1));
     for key in 500..2000 {

@@ -44,7 +44,7 @@ fn at_most_one_probe_runs_and_another_can_follow() {
                 move || {
                     let now = now + after * LATER;
                     if breaker.permit(now) == Permit::Probe {
-                        assert_eq!(probing.fetch_add(1, Ordering::SeqCst), 0, "two probes run");
+                        assert_eq!(probing.fetch_add(1, Ordering::SeqCst), 0, "two probes are running");
                         probing.fetch_sub(1, Ordering::SeqCst);
                         breaker.probed((!answers).then_some(TripReason::Timeout), now);
                     }

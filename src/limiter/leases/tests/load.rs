@@ -44,7 +44,7 @@ impl Load {
     }
 }
 
-/// Adds the pauses between bursts to a wait that counts only the time in bursts.
+/// Returns how many seconds pass after `now` until the process has spent `wait` seconds in its bursts.
 fn after_bursts(process: usize, now: f64, wait: f64) -> f64 {
     let phase = (now + process as f64 * 0.618 * CYCLE) % CYCLE;
     let (until_next, left) = if phase < BURST { (0.0, BURST - phase) } else { (CYCLE - phase, BURST) };

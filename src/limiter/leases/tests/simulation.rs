@@ -104,10 +104,10 @@ struct Simulation {
 struct Outcome {
     /// The number of admitted calls, relative to that of one central bucket.
     utilization: f64,
-    /// The lowest ratio of a process's admitted calls to its fair share, among fair shares of at least 20 calls.
+    /// The lowest ratio of admitted calls to the fair share, among processes whose fair share is at least 20 calls.
     unluckiest: Option<f64>,
     calls_per_decision: f64,
-    /// The largest number of tokens that were admitted beyond the bound in any interval.
+    /// The largest number of calls that were admitted beyond the bound in any interval.
     over: f64,
 }
 

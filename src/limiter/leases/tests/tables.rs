@@ -22,10 +22,10 @@ const LOADS: [(Load, &str); 4] = [
 
 const FAULTS: [(Option<Fault>, &str); 6] = [
     (None, "none"),
-    (Some(Fault::Loss), "5 % of all messages are lost"),
+    (Some(Fault::Loss), "5% of all messages are lost"),
     (Some(Fault::Crashes), "half of the processes restart every second"),
     (Some(Fault::Partition), "a quarter of the processes are cut off for 3 s"),
-    (Some(Fault::Drift), "clocks differ by up to 1 %"),
+    (Some(Fault::Drift), "clocks differ by up to 1%"),
     (Some(Fault::Failover), "a failover loses the last 100 ms"),
 ];
 
@@ -160,8 +160,8 @@ the limit is at most 100), after two seconds of warm-up. A message takes 0.5 ms 
 bucket that is refilled in one second.
 
 - **plain**: one row on the server; a process remembers denials.
-- **leases**: the same with leases.
-- **shards**: the same with up to 16 shards of at least ten tokens.
+- **leases**: like plain, but with leases.
+- **shards**: like plain, but with up to 16 shards of at least ten tokens.
 - **shares**: each process has an equal part of the limit to itself, and never contacts the server.
 
 Each cell has three figures: the admitted calls relative to what one central bucket would admit; the admitted
