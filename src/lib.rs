@@ -11,10 +11,10 @@
 //! // axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
 //! ```
 //!
-//! Each client address can send 20 requests in a burst, and then 10 requests per minute. Further requests get 429 with
-//! a `Retry-After` header and never reach the handler.
+//! Each client, identified by its IP address, can send 20 requests in a burst, and then 10 requests per minute. Further
+//! requests get 429 with a `Retry-After` header and never reach the handler.
 //!
-//! Handlers can also call a limiter directly, with any key and several limits:
+//! Handlers can also call a limiter directly, with any key, and charge several limits together:
 //!
 //! ```
 //! use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
@@ -36,7 +36,7 @@
 //! | you want to | see |
 //! | --- | --- |
 //! | limit requests to a service | [`RateLimitLayer`]; [`RouteLimits`] to limit each route separately, [`Rule`] for several limits |
-//! | find the caller in a request | [`key`]: addresses, users, tokens, headers, your own closure |
+//! | identify the caller of a request | [`key`]: addresses, users, tokens, headers, your own closure |
 //! | choose an algorithm and its parameters | [`Quota`], [`docs::choosing`] |
 //! | give plans different limits | [`Policy::tier`](policy::Policy::tier), [`Subject::tier`](policy::Subject::tier), [`docs::tiers_and_routes`] |
 //! | combine quotas, such as 10 per second and 1000 per day | [`Policy::and`](policy::Policy::and), [`docs::several_quotas`] |
@@ -49,7 +49,7 @@
 //! | log and measure decisions | [`observe`], [`docs::observing`] |
 //! | read limits from a file, or change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
 //! | show clients a countdown | `status` (feature `axum`) |
-//! | see which callers are limited and why, and help them | `admin` (feature `admin`), [`docs::operate`] |
+//! | see which callers are limited and why, and reset or raise their limits | `admin` (feature `admin`), [`docs::operate`] |
 //! | test your limits | [`clock::ManualClock`], [`docs::testing`] |
 //!
 //! # Guides
@@ -61,10 +61,10 @@
 //!
 //! # Algorithms
 //! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. It refills smoothly and allows a burst of
-//! `capacity`: in any interval, at most `capacity + rate * time / period` requests pass. A [sliding
-//! window](Quota::sliding_window) admits at most its limit in each clock-aligned window. A [fixed
-//! window](Quota::fixed_window) suits budgets that users know about, such as 500 per day, and can save unspent tokens
-//! for later windows.
+//! `capacity`. In any interval of length `time`, at most `capacity + rate * time / period` requests pass. A [sliding
+//! window](Quota::sliding_window) never admits more than its limit within one clock-aligned period. A [fixed
+//! window](Quota::fixed_window) suits budgets that users know about, such as 500 per day, and can carry unspent tokens
+//! over to later windows.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
 //!

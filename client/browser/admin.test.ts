@@ -120,7 +120,7 @@ test('an operator credits tokens, sees the error for an invalid quota, and sets 
   await page.context().close();
 });
 
-test('the page only polls while the operator does nothing, and asks again after a wrong token', options, async () => {
+test('the page asks again after a wrong token, and only polls while the operator does nothing', options, async () => {
   const { page, requests, errors } = await open();
   await page.getByLabel('Token').fill('a wrong token of the operator');
   await page.getByRole('button', { name: 'Sign in' }).click();

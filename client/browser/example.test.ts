@@ -9,7 +9,7 @@ import { after, before, test } from 'node:test';
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { calculateRateLimit, parseSnapshots } from '../src/index.js';
 
-/** The tolerance of times, in milliseconds. */
+/** The tolerance for times, in milliseconds. */
 const PRECISION = 100;
 
 const url = process.env['STATUS_UI_URL'];
@@ -24,7 +24,7 @@ before(async () => {
 after(() => browser?.close());
 
 for (const clockError of [0, 90_000, -90_000]) {
-  test(`the button is enabled when the server allows it, with a clock off by ${clockError / 1000} s`, async () => {
+  test(`the button is enabled when a message is allowed, with a clock off by ${clockError / 1000} s`, async () => {
     const { page, requests } = await open(clockError);
     const isDisabled = async (): Promise<boolean> => (await page.getAttribute('#send', 'aria-disabled')) === 'true';
 

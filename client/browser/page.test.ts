@@ -14,7 +14,7 @@ import { calculateRateLimit, parseSnapshots } from '../src/index.js';
 import { listen, site } from './site.js';
 import { standIn } from './stand-in.js';
 
-/** The tolerance of times, in milliseconds. */
+/** The tolerance for times, in milliseconds. */
 const PRECISION = 100;
 
 const executablePath = process.env['CHROMIUM'] ?? '/usr/bin/chromium';

@@ -1,8 +1,9 @@
 /**
- * Tests in a real browser. On the first page, users sign in and out, a hook and a button without React show the same
- * limit, and some responses concern another limit. The second page runs the README's code without React.
- * `scripts/on-real-server.sh` starts two servers and sets their URLs: `TOLLGATE_URL`, which a stand-in can replace, and
- * `STATUS_UI_URL`, whose server has the other limit.
+ * Tests two pages in a real browser. On the first page, users sign in and out, a hook and a button without React show
+ * the same limit, and some responses concern another limit. The second page runs the README's example without React.
+ *
+ * `scripts/on-real-server.sh` starts the servers. The server at `TOLLGATE_URL` has the first limit; if this variable is
+ * not set, a stand-in is used. The server at `STATUS_UI_URL` has the other limit.
  */
 
 import assert from 'node:assert/strict';
@@ -15,7 +16,7 @@ import { calculateRateLimit, parseSnapshots } from '../src/index.js';
 import { listen, site } from './site.js';
 import { standIn } from './stand-in.js';
 
-/** The tolerance of times, in milliseconds. */
+/** The tolerance for times, in milliseconds. */
 const PRECISION = 100;
 const CLIENT = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -115,7 +116,7 @@ test('a hook and a button without React show the limit of the current user', asy
   await page.context().close();
 });
 
-test("the README's code without React counts down", async () => {
+test("the README's example without React counts down", async () => {
   const readme = await readFile(`${CLIENT}README.md`, 'utf8');
   const code = /^## Without React$.*?^```ts\n(.*?)^```$/ms.exec(readme)?.[1];
   assert.ok(code);

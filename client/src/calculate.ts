@@ -6,7 +6,7 @@ import type { Snapshot } from './snapshot.js';
 
 /** Whether the request may reserve tokens, provided that the quota allows reservations. By default, it may not. */
 export interface CalculateOptions {
-  /** Accepts a reservation regardless of the wait. */
+  /** Accepts a reservation, no matter how long the wait is. */
   readonly reserve?: boolean;
   /** Accepts a reservation that is due within this time. */
   readonly maxWaitMicros?: number;

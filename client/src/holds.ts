@@ -1,7 +1,7 @@
 // The rate-limit headers of a response, as rules that deny requests until a given time.
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
-/** A rule that was derived from a response. Until a given time, it denies requests that cost more than `remaining`. */
+/** A rule derived from a response. Until a given time, it denies requests that cost more than `remaining`. */
 export interface Hold {
   /** The hold's policy, which is absent if the hold comes from `Retry-After`. */
   readonly policy?: string;

@@ -6,7 +6,7 @@ import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 /** A row at an instant, for a request without a reservation. Times are in microseconds. */
 export interface Projected {
-  /** The row's quota. If the limit has shards, this is only a part of the limit's quota. */
+  /** The row's quota. If the limit has shards, this is the shard's share of the limit's quota. */
   readonly config: RateLimitConfig;
   readonly quota: Quota;
   readonly at: number;

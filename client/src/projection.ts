@@ -1,4 +1,4 @@
-// A user's limits, projected to any instant, including the tokens that were spent since the last snapshot.
+// A user's limits, projected to any instant. Tokens that were spent since the last snapshot are taken into account.
 import { LAST, type Row } from './algorithm/algebra.js';
 import type { ServerClock } from './clock.js';
 import { holdsOf, type Hold, type LimitedResponse } from './holds.js';
@@ -79,9 +79,8 @@ export function createProjection(
   /** Drops the holds that have ended, those that a row already reflects, and those that concern other limits. */
   function dropHolds(): void {
     const now = monotonic();
-    // If a row has at most as many tokens as the headers report, the row is used. Its times are more precise, because
-    // headers round times up to whole seconds. For a limit with shards, headers report an estimate from the charged
-    // shard.
+    // If a row has at most as many tokens as the headers report, the row takes precedence. Its times are more precise,
+    // because headers round times up to whole seconds. For a limit with shards, headers report only an estimate.
     const reflected = ({ items, policy: own }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);

@@ -4,7 +4,7 @@ import { createRateLimit, identityOf } from './shared.js';
 import { UNKNOWN, type RateLimitOptions, type RateLimitStatus, type RateLimitStore } from './store.js';
 
 export interface UseRateLimitOptions extends Omit<RateLimitOptions, 'url'> {
-  /** Tokens that the request costs. Default 1. */
+  /** The cost of the request in tokens. Default 1. */
   readonly count?: number;
 }
 
@@ -13,11 +13,11 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * Returns the state of a limit for requests that cost `count` tokens. The component renders again exactly when the
- * status changes.
+ * Returns the state of a limit for requests that cost `count` tokens. The component re-renders exactly when the status
+ * changes.
  *
  * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
- * next snapshot.
+ * next snapshot arrives.
  *
  * @param source - your own store, or the URL of the status endpoint. For a URL, the store is shared, as with
  * `createRateLimit`.
@@ -38,7 +38,7 @@ export function useRateLimit(source: string | RateLimitStore, options: UseRateLi
 
 /**
  * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up, or 0 if `retryAt` is `null` or
- * in the past. The component renders again whenever this number changes.
+ * in the past. The component re-renders whenever this number changes.
  */
 export function useCountdown(retryAt: number | null): number {
   const [, tick] = useReducer((ticks: number) => ticks + 1, 0);

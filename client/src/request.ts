@@ -36,7 +36,7 @@ export interface RequestOptions {
 /**
  * Fetches JSON, bypassing the cache.
  *
- * @throws RateLimitError on any failure, including when there is no response within `timeout`.
+ * @throws RateLimitError on any failure, including a timeout.
  */
 export async function request(url: string, options: RequestOptions): Promise<JsonResponse> {
   const { fetch, init, timeout, now, monotonic } = options;

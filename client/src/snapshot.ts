@@ -41,7 +41,7 @@ export interface ShardedSnapshot extends CommonFields {
   readonly rows: readonly Shard[];
 }
 
-/** The row of one shard, and the shard's part of the quota. */
+/** The row of one shard, and the shard's share of the quota. */
 export interface Shard extends Row, Pick<RateLimitConfig, 'rate' | 'capacity' | 'max_reserved'> {}
 
 /** The state of a limit for one key, from the status endpoint. */

@@ -26,7 +26,7 @@ export interface RateLimitOptions {
   readonly policies?: readonly string[];
   /** The time after which a request fails. Default 10,000. */
   readonly timeout?: number;
-  /** The maximum number of retries of a failed request, with backoffs of up to 1, 2, 4, ... s. Default 5. */
+  /** The maximum number of retries of a failed request, with backoffs of up to 1, 2, 4, ... seconds. Default 5. */
   readonly retries?: number;
   /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
@@ -70,13 +70,14 @@ export interface RateLimitStore {
   getStatus(count?: number): RateLimitStatus;
   /**
    * Returns the outcome of a request that costs `count` tokens (default 1) at `ts` (milliseconds since the epoch,
-   * default `Date.now()`) if no other request spends tokens until then. Returns `null` before the first snapshot.
+   * default `Date.now()`), assuming that no other request spends tokens until then. Returns `null` before the first
+   * snapshot.
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
    * Subtracts the `count` tokens (default 1) of an allowed request without fetching a snapshot. `ts` is the time at
-   * which the server charged the request. With the default, the current time, the wait may be too long but never too
-   * short.
+   * which the server charged the request. By default, this is the current time, so the wait may be too long but never
+   * too short.
    */
   spend(count?: number, ts?: number): void;
   /**

@@ -55,7 +55,7 @@ test('a blocked user waits until the block ends and a token is available', () =>
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
 });
 
-test('a debt that another quota wrote is never repaid if it lasts beyond the last instant, as on the server', () => {
+test('a debt in a foreign row that lasts beyond the last instant is never repaid, as on the server', () => {
   const century = snapshot({
     algorithm: 'fixed_window',
     rate: 100,
@@ -71,7 +71,7 @@ test('a debt that another quota wrote is never repaid if it lasts beyond the las
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
 });
 
-test('instants are rounded down and limited to the valid range', () => {
+test('instants are rounded down and clamped to the valid range', () => {
   const empty = snapshot({ spent: 10 });
   assert.deepEqual(calculateRateLimit(empty, NOW + 0.5, 1), calculateRateLimit(empty, NOW, 1));
   assert.equal(calculateRateLimit(empty, Infinity, 1).ok, true);

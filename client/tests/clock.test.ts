@@ -23,7 +23,7 @@ test('the clock is never ahead of the server, and at most one response delay beh
   }
 });
 
-test('the sample with the shortest round trip is used until clock drift may exceed the difference', () => {
+test('the sample with the shortest round trip is used until clock drift may outweigh its advantage', () => {
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.sample(NOW + 999_000_000, 100, 200);

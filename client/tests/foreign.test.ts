@@ -104,7 +104,7 @@ for (const [family, fields] of Object.entries({
     w.store.subscribe(() => {});
     await w.pass(10);
     w.store.observe(new Response(null, { headers: fields }));
-    assert.equal(w.store.getStatus(1).ok, true, 'not refused');
+    assert.equal(w.store.getStatus(1).ok, true, 'the response is not a refusal');
 
     w.latency = [50, 50];
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));

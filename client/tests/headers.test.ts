@@ -9,7 +9,7 @@ function limits(ratelimit: string, policy?: string) {
   return parseRateLimit(new Headers(policy === undefined ? { ratelimit } : { ratelimit, 'ratelimit-policy': policy }));
 }
 
-test('items have the remaining tokens and the reset time', () => {
+test('an item contains the remaining tokens and the reset time', () => {
   assert.deepEqual(limits('"api";r=42;t=18'), [item]);
   assert.deepEqual(limits('"api"; r=42; t=18'), [item]);
   assert.deepEqual(limits('"api";r=42'), [{ ...item, reset: null }]);

@@ -3,9 +3,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { request } from '../src/request.js';
 
-/**
- * Sends a request at 100 ms. The page is notified of the response at 400 ms. The timing entry has `responseStart`.
- */
+/** Sends a request at 100 ms. The page is notified of the response at 400 ms. Returns when the response arrived. */
 async function receivedAt(responseStart?: number): Promise<number> {
   const entries = responseStart === undefined ? [] : [{ responseStart: 1 }, { responseStart }];
   const timing = mock.method(performance, 'getEntriesByName', () => entries);

@@ -20,7 +20,7 @@ test('a request is decided by the shard that can grant it first', () => {
   assert.equal(calculateRateLimit(limit, NOW + 6 * SECOND, 3).ok, true);
 });
 
-test('a cost above the capacity of every shard has no retry time, even if all shards together have the tokens', () => {
+test("a cost above each shard's capacity has no retry time, even if all shards together have enough tokens", () => {
   const { ok, available, retryAfter } = calculateRateLimit(sharded([{}, {}]), NOW, 11);
   assert.deepEqual({ ok, available, retryAfter }, { ok: false, available: 20, retryAfter: null });
 });
@@ -46,14 +46,14 @@ test('a sample of the shards gives an estimate, which is at most the capacity', 
   assert.equal(calculateRateLimit(sharded([{}], { shards: 7, capacity: 69 }), NOW, 0).available, 69);
 });
 
-test('the tokens of all shards are exact even if an intermediate product exceeds 2^53', () => {
+test('the total number of tokens is exact even if an intermediate product exceeds 2^53', () => {
   // Of the 64 shards, 63 are read. The first has 15,625,000,000,000 tokens, and each of the others has one fewer.
   const rows = Array.from({ length: 63 }, (_, i) => ({ capacity: 15_624_999_999_999 + (i === 0 ? 1 : 0), rate: 1 }));
   const { available } = calculateRateLimit(sharded(rows, { shards: 64, capacity: 999_999_999_999_999 }), NOW, 0);
   assert.equal(BigInt(available), ((15_624_999_999_999n * 63n + 1n) * 64n) / 63n);
 });
 
-test('a store spends the tokens of the fullest shard', async (t) => {
+test('a store spends tokens from the fullest shard', async (t) => {
   const w = world(t);
   w.answer = sharded([{ spent: 4 }, { spent: 2, clear: NOW + 60 * SECOND, written_by: 'fixed_window' }]);
   w.store.subscribe(() => {});

@@ -52,7 +52,7 @@ test('stores with the same url share their state and one request', async (t) => 
   assert.ok((a.getStatus().retryAt ?? 0) > Date.now() + 800_000);
 });
 
-test('the shared state is released with its last listener', async (t) => {
+test('the shared state is released when its last listener is removed', async (t) => {
   const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   const stops = [use(a), use(b)];

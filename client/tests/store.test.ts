@@ -32,7 +32,7 @@ test('requests are allowed before the first snapshot', (t) => {
 });
 
 for (const clockError of [0, 90_000, -90_000]) {
-  test(`the wait is too long only by the response delay, with a clock off by ${clockError / 1000} s`, async (t) => {
+  test(`the wait is too long by only the response delay, with a clock off by ${clockError / 1000} s`, async (t) => {
     const w = world(t, {}, clockError);
     w.answer = EMPTY;
     w.latency = [10, 30];
@@ -44,7 +44,7 @@ for (const clockError of [0, 90_000, -90_000]) {
   });
 }
 
-test('a listener is called exactly at the retry time, without fetching', async (t) => {
+test('a listener is called exactly at the retry time, without another request', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   const calls: number[] = [];
@@ -59,7 +59,7 @@ test('a listener is called exactly at the retry time, without fetching', async (
   assert.equal(w.urls.length, 1);
 });
 
-test('each count has its own retry time, with one timer', async (t) => {
+test('each count has its own retry time, but all counts share one timer', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   const passed = new Map<number, number>();
@@ -96,7 +96,7 @@ test('there is no timer without listeners', async (t) => {
   assert.equal(w.store.getStatus(1).ok, true, '`getStatus` reads the clock');
 });
 
-test('the timer includes statuses that were read before the first listener was added', async (t) => {
+test('the timer also covers statuses that were read before the first listener was added', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   await Promise.all([w.store.refresh(), w.pass(10)]);
@@ -248,7 +248,7 @@ test('a failed request does not discard the snapshot', async (t) => {
   assert.match(`${error}`, /\/limits\/chat returned 500/);
 });
 
-test('retries wait as long as the `Retry-After` of the status endpoint requires', async (t) => {
+test('a retry waits as long as `Retry-After` from the status endpoint requires', async (t) => {
   const w = world(t);
   w.answer = new Response(null, { status: 429, headers: { 'retry-after': '30' } });
   w.store.subscribe(() => {});
@@ -276,7 +276,7 @@ test('permanent errors are not retried', async (t) => {
   }
 });
 
-test('a failure is not retried if no listeners are left', async (t) => {
+test('a failed request is not retried if no listeners are left', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
   w.latency = [50, 50];
@@ -398,12 +398,12 @@ test('a page that becomes visible fetches again if a clock was stopped or set', 
   await show();
   await w.pass(10);
   assert.equal(w.urls.length, 3);
-  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'by the changed browser clock');
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'the retry time follows the browser clock');
 
   stop();
   w.clockError = 0;
   await show();
-  assert.equal(w.urls.length, 3, 'no listeners');
+  assert.equal(w.urls.length, 3, 'there are no listeners');
 });
 
 // Responses
@@ -501,7 +501,7 @@ test('the exact retry time applies even if a response is observed before its tok
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000);
 });
 
-test('an unexpected refusal fetches the snapshot, which then applies', async (t) => {
+test('after an unexpected refusal, the snapshot is fetched and then applies', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);

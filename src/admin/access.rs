@@ -15,7 +15,7 @@ use super::{Admin, change};
 use crate::limiter::observer::Audited;
 use crate::policy::Secret;
 
-/// A person or program that uses the router, and the rights that the router grants to it.
+/// A person or program that uses the router, and whether it may make changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
     name: Arc<str>,
@@ -94,7 +94,7 @@ pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, nex
 fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
     let Some(operator) = (admin.authorize)(parts) else { return Err(Problem::unauthorized()) };
     let (method, path) = (&parts.method, parts.uri.path());
-    // All other requests need the right to make changes, even if this function does not know their paths.
+    // All requests except these need the right to make changes, even if their paths do not exist.
     let reads = *method == Method::GET || *method == Method::HEAD || *method == Method::POST && path == "/key";
     let problem = if is_cross_site(parts) {
         Problem::cross_site()

@@ -191,7 +191,7 @@ pub(super) async fn unblock(
     let done: Made = async {
         let Json(target) = body?;
         if target.lasts.is_some() {
-            return Err(Problem::invalid("`lasts`: only `POST /block` accepts a duration; leave it out"));
+            return Err(Problem::invalid("`lasts`: only `POST /block` accepts a duration; omit this field"));
         }
         let signal = target.signal()?;
         change.scope = Some(name(&admin, &signal.0, signal.to_rule()));

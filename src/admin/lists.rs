@@ -35,7 +35,7 @@ impl Selection {
     fn after(&self) -> Result<Option<Digest>, Problem> {
         let Some(text) = &self.after else { return Ok(None) };
         let digest = text.parse::<Key>().ok().and_then(|key| key.as_digest());
-        let problem = || Problem::invalid("`after`: expected a digest, such as the `next` of the previous page");
+        let problem = || Problem::invalid("`after`: expected a digest, such as `next` from the previous page");
         digest.map(Some).ok_or_else(problem)
     }
 }
@@ -247,7 +247,7 @@ pub(super) async fn limited(
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {
         // A block on an address cannot be looked up by digest, so use the text of the key if it is known. A shortened
-        // text may be that of a different key, so compare the digests.
+        // text may parse as a different key, so compare the digests.
         let shown_key = text.as_deref().and_then(|text| text.parse::<Key>().ok());
         let is_same = |known: &Key| shown(admin.limiter.digest(Some(known))) == key;
         let key = shown_key.filter(is_same).map_or_else(|| target::key(&key), Ok)?;

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! [`docs::operate`](crate::docs::operate) describes the endpoints, the page and how to protect the router. Every
-//! request is authorized first, even if its path does not exist, except a request for the page itself, which contains
+//! request is authorized first, even if its path does not exist. The only exception is the page itself, which contains
 //! no data. Request bodies are limited to 16 KiB, and each response contains a bounded number of entries.
 
 mod access;
@@ -46,7 +46,7 @@ pub use access::{Operator, bearer_tokens};
 
 type AuthorizeFn = dyn Fn(&Parts) -> Option<Operator> + Send + Sync;
 
-/// Builds the router for operators of a limiter. See the [module](self) for an example.
+/// Builds the router through which operators manage a limiter. See the [module](self) for an example.
 #[derive(Clone)]
 pub struct Admin {
     limiter: RateLimiter,
@@ -104,8 +104,8 @@ impl Admin {
         self.policies(policies)
     }
 
-    /// Sets the observer that supplies the heaviest keys to `/top` and `/limited`. Without it, they list no keys. Add
-    /// the same observer to the limiter.
+    /// Sets the observer that supplies the heaviest keys to `/top` and `/limited`. Without it, these endpoints list no
+    /// keys. The limiter needs the same observer.
     #[must_use]
     pub fn top(mut self, top: &Arc<Top>) -> Admin {
         self.top = Some(Arc::clone(top));

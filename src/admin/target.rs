@@ -68,5 +68,5 @@ fn within(text: &str) -> Result<(), Problem> {
 /// Parses the duration of a block, such as `15min`.
 pub(super) fn lasts(text: Option<&str>) -> Result<Duration, Problem> {
     let found = text.and_then(parse_duration).filter(|lasts| !lasts.is_zero());
-    found.ok_or_else(|| Problem::invalid("`lasts`: expected a time, such as \"15min\", \"2h\" or \"7d\""))
+    found.ok_or_else(|| Problem::invalid("`lasts`: expected a duration, such as \"15min\", \"2h\" or \"7d\""))
 }

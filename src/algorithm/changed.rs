@@ -58,8 +58,7 @@ fn is_same_window(quota: &Quota, state: &State) -> bool {
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let own = State { stamp: quota.stamp(), carry: 0.0, ..*state };
     if !is_outstanding(state, now) {
-        let at = if state.stamp == 0 { Micros::EPOCH } else { state.at };
-        return roll_own(quota, &State { spent: 0.0, at, ..own }, now);
+        return roll_own(quota, &State { spent: 0.0, ..own }, now);
     }
     let reading = reading(quota, state);
     let row = match reading {
@@ -70,7 +69,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
         Reading::Whole => State { spent: owed(state), ..own },
     };
     if super::is_too_far_ahead(quota, &row, now) {
-        return roll_own(quota, &State { spent: 0.0, at: now, carry: 0.0, ..own }, now);
+        return roll_own(quota, &row, now);
     }
     match reading {
         Reading::FasterBucket => roll_faster(quota, &row, now),
@@ -118,14 +117,14 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until the row expires, it makes no difference whether it is converted now or at a later instant.
+        // Until the row expires, converting it now has the same result as converting it at a later instant.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // Until the row expires, only the wait for a reservation changes: it shrinks toward the end of a window.
-        Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
+        // Until the row expires, only the wait for a reservation changes. It shrinks until the window ends or, for a
+        // bucket, until `state.at`.
+        Reading::Whole => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
             first(now, end.min(clear), holds)
         }
-        Reading::Whole => None,
     };
     if let Some(before) = before.filter(|before| *before < clear) {
         return Some(before);
@@ -137,7 +136,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// Returns the first instant in `from..end` at which `holds` is true. From then on, it must stay true.
+/// Returns the first instant in `from..end` at which `holds` is true. `holds` must stay true from then on.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -158,7 +157,6 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);
     let clear = match writer(state) {
         Some(Algorithm::SlidingWindow) | None => state.clear,
-        _ if state.clear == Micros::MAX => Micros::MAX,
         Some(Algorithm::TokenBucket | Algorithm::FixedWindow) => {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
             // An extra second is added, so that floating-point rounding never makes `clear` too early.

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_to_the_last_digit() {
+    fn numbers_are_written_in_full() {
         for number in [0, 7, 10, 999_999_999_999_999, u64::MAX] {
             assert_eq!(
                 text_of(&ConstMessage::new().text("rate is ").number(number)),

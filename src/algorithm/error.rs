@@ -79,3 +79,23 @@ const SAME_PERIOD: [&str; 4] = [
 
 pub(super) const TOO_MANY: &str = "; it must be at most 999999999999999 tokens";
 pub(super) const TOO_LONG: &str = "; at this rate it takes over 285 years to refill, so lower it or raise the rate";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_shown_in_the_largest_unit_that_divides_it() {
+        for (micros, period) in [
+            (172_800_000_000, "2 d;"),
+            (90_000_000_000, "25 h;"),
+            (10_800_000_000, "3 h;"),
+            (5_400_000_000, "5400 s;"),
+            (2_000_000, "2 s;"),
+            (1_500_000, "1500000 us;"),
+        ] {
+            let text = QuotaError::same_period(micros).to_string();
+            assert!(text.starts_with(&format!("two quotas have a period of {period}")), "{text}");
+        }
+    }
+}

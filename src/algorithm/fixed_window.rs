@@ -1,5 +1,5 @@
-//! The fixed window, in which `rate` tokens are repaid at each boundary. `at` is the last boundary up to which tokens
-//! have been repaid.
+//! The fixed window, in which `rate` tokens are repaid at each boundary. `at` is the boundary up to which tokens have
+//! been repaid.
 
 use super::quota::Quota;
 use super::{Micros, State};
@@ -32,7 +32,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
 }
 
 /// Returns the instant at which the row expires: a whole number of windows after `at`, rounded up to a whole second.
-/// Even if `at` is not a boundary, this is not too early after an [overrun](super::changed::overrun).
+/// After an [overrun](super::changed::overrun), this is not too early even if `at` is not a boundary.
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()

@@ -1,8 +1,8 @@
-//! Settlement of a charge that is canceled, or whose actual cost is higher or lower than the charged cost.
+//! Settlement of charges that are canceled, or whose actual cost differs from the charged cost.
 //!
 //! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
-//! `n - r` tokens had been charged, the row might have been fully repaid earlier, and a full bucket would have gained
-//! no tokens after that. Refunding all `r` tokens could therefore exceed the quota's bound. Three rules keep the bound:
+//! `n - r` tokens had been charged, the row might have been fully repaid earlier, and a full bucket gains no more
+//! tokens. Refunding all `r` tokens could therefore exceed the quota's bound. Three rules ensure that the bound holds:
 //!
 //! 1. **A refund is at most the part of the charge that is still outstanding.** Charges are repaid in the order in
 //!    which they were made. Of the tokens that were outstanding just after the charge, those that have been repaid
@@ -32,20 +32,20 @@ impl ChargeRecord {
     /// Creates the record of a credit, which returns tokens to a row independently of any charge. To credit the row,
     /// [settle](settle()) this record at an actual cost of 0.
     ///
-    /// A credit returns at most the tokens that are spent. Unlike a refund, it takes effect even if the tokens were
-    /// charged under another quota (the row is then converted to this quota) or if reservations are pending (they keep
-    /// their due times). The quota's bound grows by the credited tokens, even for later intervals, because a charge may
-    /// be refunded after its tokens were credited.
+    /// A credit never returns more tokens than are spent. Unlike a refund, it takes effect even if the tokens were
+    /// charged under another quota; the row is then converted to the quota of the credit. It also takes effect if
+    /// reservations are pending, which keep their due times. Credited tokens raise the quota's bound, even for later
+    /// intervals, because a charge may still be refunded after its tokens have been credited.
     pub fn credit(tokens: u64) -> ChargeRecord {
         ChargeRecord { cost: tokens.min(MAX_SPENT), state: State::default(), due: Micros::EPOCH }
     }
 
     /// Returns whether this is the record of a credit. In the record of a charge, `state.spent` is at least the cost.
     fn is_credit(&self) -> bool {
-        self.cost > 0 && self.state.spent == 0.0
+        self.state.spent == 0.0
     }
 
-    /// Creates the record of a charge of `cost` tokens that `step` granted. Returns `None` for a denial.
+    /// Creates the record of a charge of `cost` tokens that `step` granted. Returns `None` if `step` is a denial.
     pub fn new(cost: u64, step: &Step) -> Option<ChargeRecord> {
         let due = match step.verdict {
             Verdict::Allow => step.now,
@@ -63,8 +63,8 @@ impl ChargeRecord {
 /// is forfeited. Settle a charge at most once.
 ///
 /// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
-/// cost is higher, the difference is added to that row. The row keeps its stamp and, unless it belongs to a sliding
-/// window, expires later, in proportion to the debt.
+/// cost is higher, the difference is added to the row, which keeps its stamp. Unless the row belongs to a sliding
+/// window, it expires later, in proportion to the debt.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -93,8 +93,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Returns whether [`settle`] would have an effect with the same arguments: `false` if the refund is forfeited, but
-/// `true` if `actual` equals the cost, even though the row does not change in that case.
+/// Returns whether [`settle`] takes effect with the same arguments. It does not if the entire refund is forfeited. It
+/// does if `actual` equals the cost, although the row does not change in that case.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     if receipt.is_credit() && actual < receipt.cost {
@@ -103,7 +103,7 @@ pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: M
     actual == receipt.cost || settled(actual) != settled(receipt.cost)
 }
 
-/// Returns the instant from which the `carry` of a row that was written under `quota` is no longer needed.
+/// Returns the first instant at which the `carry` of a row written under `quota` is no longer needed.
 pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     if quota.algorithm().carries_a_count() {
         // Until the row expires, other quotas count both of its windows.
@@ -411,6 +411,32 @@ mod tests {
     }
 
     #[test]
+    fn a_settlement_takes_effect_unless_its_refund_is_forfeited() {
+        let (quota, other) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(20, MINUTE));
+        let mut state = State::default();
+        let receipt = charge(&quota, &mut state, NOW, Ask::cost(4));
+        let takes = |quota, state, receipt, actual| takes_effect(quota, state, receipt, NOW, actual);
+        assert_eq!([3, 4, 5].map(|actual| takes(&quota, &state, &receipt, actual)), [true; 3]);
+        let later = NOW + MINUTE;
+        assert!(!takes_effect(&quota, &State::default(), &receipt, later, 3), "repaid");
+        // Under another quota, a refund is forfeited, but a credit is not.
+        assert_eq!([3, 4, 5].map(|actual| takes(&other, &state, &receipt, actual)), [false, true, true]);
+        let credit = ChargeRecord::credit(2);
+        assert_eq!([0, 2].map(|actual| takes(&other, &state, &credit, actual)), [true; 2]);
+        assert_eq!(settle(&other, &state, &credit, NOW, 2), state);
+        assert!(!takes(&other, &State::default(), &credit, 0), "nothing was spent");
+    }
+
+    #[test]
+    fn the_carry_is_needed_until_all_tokens_are_repaid() {
+        let (bucket, window) = (Quota::token_bucket(10, MINUTE), Quota::sliding_window(10, MINUTE));
+        let state = State { spent: 4.0, carry: 2.0, at: NOW, clear: NOW + 9 * SECOND, ..State::default() };
+        assert_eq!(carry_until(&bucket, &state, NOW), NOW + 36 * SECOND);
+        assert_eq!(carry_until(&bucket, &State { carry: 90.0, ..state }, NOW), NOW + MINUTE);
+        assert_eq!(carry_until(&window, &state, NOW), NOW + 9 * SECOND);
+    }
+
+    #[test]
     fn a_settlement_does_not_change_the_stamp_of_a_foreign_row() {
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
@@ -426,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overrun_of_a_foreign_row_does_not_expire_before_its_writer_repays_it() {
+    fn a_foreign_row_does_not_expire_before_its_writer_repays_an_overrun() {
         let reader = Quota::token_bucket(3, MINUTE);
         let writers = [
             Quota::token_bucket(60, MINUTE),

@@ -2,19 +2,19 @@
 //!
 //! A leased token counts as spent. It is also *outstanding* until its holder reports it as spent or returns it unused,
 //! or until the lease ends. Spent tokens are repaid as usual, but their number never drops below the number of
-//! outstanding tokens. With this *floor*, the quota's bound holds, no matter how many processes hold leases or which
-//! requests and reports are delayed or lost.
+//! outstanding tokens. Because of this *floor*, the quota's bound holds no matter how many processes hold leases, and
+//! no matter which requests and reports are delayed or lost.
 //!
 //! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, `C - S`
-//! tokens can be admitted, plus the leased tokens that are still unspent, which are at most `O`. Granting and returning
-//! leases only moves tokens between these two parts, a report changes neither, and when a lease ends, its tokens stay
+//! tokens can be admitted, plus the leased tokens that are still unspent, which are at most `O`. Granting or returning
+//! a lease only moves tokens between these two parts. A report changes neither, and when a lease ends, its tokens stay
 //! spent. Only a refill increases the sum, at the quota's rate. Because `S` is at least `O`, the sum never exceeds `C`.
 //!
 //! A row does not list its leases. Each lease belongs to a *generation*, the period of [`LEASE_LIFE`] in which it was
 //! granted. A row stores the outstanding tokens of the current generation and of the previous one. A generation ends
 //! two periods after it began, so a lease lasts for one to two periods.
 //!
-//! Windows follow the same rule. The outstanding tokens of a sliding window always count in its current window.
+//! Windows have the same floor. In a sliding window, outstanding tokens always count in the current window.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use super::{Algorithm, Micros, Quota, State};
 use super::{Ask, Step, Verdict, fixed_window, step};
 use super::{available, cleared, roll, token_bucket};
 
-/// The time during which a generation's leases are granted. A lease ends one to two such periods after it was granted.
+/// The length of the period in which a generation's leases are granted. A lease lasts for one to two such periods.
 pub const LEASE_LIFE: Duration = Duration::from_secs(2);
 
 const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
@@ -31,7 +31,7 @@ const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
 /// The smallest lease. With fewer tokens, a lease would not save a call to the backend.
 pub(crate) const MIN_LEASE: u64 = 2;
 
-/// The outstanding tokens of a window. The default is that of a window without leases. See [`lease`] for an example.
+/// The outstanding tokens of a window. The default means that there are no leases. See [`lease`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the layout of rows.
 pub struct Outstanding {
@@ -75,12 +75,12 @@ impl Outstanding {
 pub struct LeaseId {
     /// The instant of the row's first lease.
     pub since: Micros,
-    /// The instant from which no more leases of the generation are granted.
+    /// From this instant on, no more leases of the generation are granted.
     pub turn: Micros,
 }
 
-/// A report on what a holder has done with the tokens of a lease since its last report. A report must be sent at most
-/// once. If it is unknown whether a report has arrived, the tokens stay outstanding until the lease ends.
+/// What a holder has done with the tokens of a lease since its last report. A report must be sent at most once. If it
+/// is lost, its tokens stay outstanding until the lease ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract of backends.
 pub struct LeaseReport {
@@ -100,7 +100,7 @@ pub struct Lease {
     pub tokens: u64,
     /// The generation of the lease.
     pub id: LeaseId,
-    /// The time until the lease ends. The holder counts this time from the instant at which it sent the request.
+    /// The time until the lease ends. The holder measures this time from when it sent the request.
     pub life: Duration,
     /// The row after the request.
     pub state: State,
@@ -169,7 +169,7 @@ pub fn lease(
     Lease { tokens: granted, id, life, state: state.or_none(), outstanding, now }
 }
 
-/// Removes the leases that have ended by `now`, and ensures that at least as many tokens are spent as are outstanding.
+/// Removes the leases that have ended by `now`, and raises the spent tokens to at least the outstanding tokens.
 /// Backends call this before [`step`](super::step) and [`settle`](super::settle()) if a window has outstanding tokens.
 pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros) -> (State, Outstanding) {
     let (mut state, mut left) = (*state, *outstanding);
@@ -181,7 +181,7 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         left.turn = now.plus(LIFE);
     }
     // Until a generation ends, tokens are repaid only down to the old floor. The row is therefore first rolled to the
-    // end of the generation, and `clear` is computed there, so that other quotas count the tokens still spent.
+    // end of the generation, and `clear` is computed then, so that other quotas count the tokens that are still spent.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();
@@ -210,7 +210,7 @@ fn rolled_to_floor(quota: &Quota, state: &State, floor: u64, now: Micros) -> Sta
     }
 }
 
-/// Returns the spent tokens of a rolled row. For a sliding window, these are the tokens of the current window.
+/// Returns the spent tokens of a rolled row. For a sliding window, these are only the tokens of the current window.
 fn spent_in_window(quota: &Quota, row: &State, now: Micros) -> f64 {
     if quota.algorithm() == Algorithm::TokenBucket { token_bucket::spent(quota, row, now) } else { row.spent }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant, as a whole number of microseconds since the Unix epoch.
 ///
-/// The range is `0 ..= 2^53 - 1`, which ends in the year 2255. Every instant in it is exact in an `f64`, and therefore
-/// in Lua and JavaScript. Values beyond the range are clamped.
+/// The range is `0 ..= 2^53 - 1`, which ends in the year 2255. Every instant in this range is exact in an `f64`, and
+/// therefore in Lua and JavaScript. Values beyond the range are clamped.
 ///
 /// ```
 /// use tollgate::{algorithm::Micros, SECOND};
@@ -24,7 +24,7 @@ impl Micros {
     /// The last instant, `2^53 - 1` microseconds after the epoch.
     pub const MAX: Micros = Micros((1 << 53) - 1);
 
-    /// Creates the instant that is `micros` microseconds after the epoch, but at most [`Micros::MAX`].
+    /// Creates the instant that is `micros` microseconds after the epoch, clamped to [`Micros::MAX`].
     #[inline]
     pub const fn new(micros: u64) -> Micros {
         if micros > Micros::MAX.0 { Micros::MAX } else { Micros(micros) }

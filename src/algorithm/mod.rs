@@ -1,10 +1,10 @@
-//! The rate-limiting arithmetic: functions that decide an [`Ask`] based on a quota, the state of a row and an instant.
+//! The rate-limiting arithmetic, as pure functions that read no clock and never wait.
 //!
-//! These functions are pure: they read no clock and never wait. All backends use them, and therefore make the same
-//! decisions. To simulate a limit without a backend, call them directly.
+//! Given a quota, the state of a row and an instant, these functions decide whether an [`Ask`] is granted. All backends
+//! use them and therefore make the same decisions. To simulate a limit without a backend, call them directly.
 //!
-//! The state of a key consists of the number of **spent** tokens and the instant of that count. Spent tokens are a debt
-//! that is **repaid** over time, as the algorithm defines. The rest of the capacity is available.
+//! The state of a key is the number of **spent** tokens and the instant at which they were counted. Spent tokens are a
+//! debt that is **repaid** over time; the algorithm determines how fast. The rest of the capacity is available.
 //!
 //! ```
 //! use std::time::Duration;
@@ -59,16 +59,16 @@ use step::{granted, retry_own};
 pub struct State {
     /// The tokens spent and not yet repaid at [`at`](State::at). They may exceed the capacity.
     pub spent: f64,
-    /// The instant from which `spent` is repaid. For windows, the last boundary up to which tokens have been repaid.
+    /// The instant from which `spent` is repaid. For windows, the boundary up to which tokens have been repaid.
     pub at: Micros,
-    /// For a sliding window, the count of the previous window. Otherwise, the number of tokens refunded so far, which
-    /// later settlements need. It is usually 0.
+    /// For a sliding window, the count of the previous window. For other algorithms, the number of refunded tokens, on
+    /// which later settlements depend. It is usually 0.
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
     /// The whole second at which the row expires. By then, all of its tokens have been repaid under the quota that
-    /// wrote it, so other quotas ignore the row from then on. A backend may store a later instant, except for a sliding
-    /// window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] stands for never.
+    /// wrote it, so other quotas ignore an expired row. A backend may store a later instant, except for a sliding
+    /// window, whose `clear` must be `at` plus two periods, rounded up. [`Micros::MAX`] means never.
     pub clear: Micros,
 }
 
@@ -78,7 +78,7 @@ impl State {
     }
 }
 
-/// A request for tokens, either immediately or within a maximum wait, which is rounded up to whole microseconds.
+/// A request for tokens, either without waiting or with a maximum wait. Waits are rounded up to whole microseconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
@@ -102,7 +102,7 @@ impl Ask {
         self
     }
 
-    /// Accepts a reservation no matter how late it is due. Has no effect if the quota does not allow reservations.
+    /// Accepts a reservation, however late it is due. Has no effect if the quota does not allow reservations.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
         self.max_wait = ANY_WAIT;
@@ -148,7 +148,7 @@ pub enum Verdict {
     Allow,
     /// The tokens are reserved, which means that they are already spent. The caller may proceed after `wait`.
     Reserve {
-        /// The time until the reservation is due, in whole microseconds. It is more than zero.
+        /// The time until the reservation is due, in whole microseconds. It is never zero.
         wait: Duration,
     },
     /// The ask is denied, and no tokens are spent.
@@ -160,7 +160,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Orders verdicts by the time at which they grant an ask: now, after a wait, on a later retry, or never.
+    /// Returns a sort key that orders verdicts by when they grant an ask: now, after a wait, on a later retry, or
+    /// never.
     pub(crate) fn wait_order(&self) -> (u8, Duration) {
         match *self {
             Verdict::Allow => (0, Duration::ZERO),
@@ -198,12 +199,12 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// Returns the row at `now`, without the tokens repaid by then. A foreign row is converted; see [`changed`].
+/// Returns the row as of `now`, without the tokens that have been repaid. A foreign row is converted; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// Like [`roll`], but leaves a foreign row unchanged, because its `clear` is still needed when the row is stored.
+/// Like [`roll`], but leaves a foreign row unchanged, because [`when`] must know that another quota wrote it.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -226,7 +227,7 @@ fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // Repayment cannot start at `now` instead: a denial stores nothing, so every retry would start over. The row is
+    // Repayment cannot simply start at `now`: a denial stores nothing, so every retry would start over. The row is
     // dropped, unless its debt is so large that it would not be repaid by `at` even if the row had been written now.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
@@ -303,13 +304,13 @@ pub const fn stamp(quota: &Quota) -> u32 {
 
 /// Returns the quota with its window boundaries set. For authors of backends. If a fixed window has no `start`, one of
 /// its boundaries is `seed` microseconds after the epoch. The seed does not change the stamp. The quota of a
-/// [`Take`](crate::backend::Take) is already seeded, with a number that is derived from its row.
+/// [`Take`](crate::backend::Take) is already seeded, with a number derived from its row.
 #[must_use]
 pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks that a quota can grant requests: a capacity of 0 requires reservations. Every new policy is checked.
+/// Checks that a quota can grant requests: a capacity of 0 requires reservations. Creating a policy checks this.
 ///
 /// # Errors
 /// Fails if the quota would deny every request.
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_denied_for_its_wait_has_a_retry_time() {
+    fn a_reservation_denied_because_of_its_wait_has_a_retry_time() {
         let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
         let state = step(&quota, &State::default(), NOW, Ask::cost(10).reserve()).state;
         let ask = Ask::cost(1).wait_up_to(Duration::from_secs(4));
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_dropped_one_microsecond_beyond_a_refill_and_its_own_debt() {
+    fn a_row_further_ahead_than_a_refill_and_its_own_debt_is_dropped() {
         let (quota, micro) = (Quota::token_bucket(10, MINUTE), Duration::from_micros(1));
         let rolled = |spent: f64, at: Micros| {
             let row = roll(&quota, &State { spent, at, stamp: quota.stamp(), ..State::default() }, NOW);
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_row_that_does_not_begin_at_a_boundary_counts_nothing() {
+    fn a_sliding_row_that_does_not_begin_at_a_boundary_counts_as_unspent() {
         let quota = Quota::sliding_window(10, MINUTE);
         let at = Micros::new(1_700_000_040_000_001);
         let row = roll(&quota, &State { spent: 3.0, at, carry: 7.0, stamp: quota.stamp(), ..State::default() }, at);
@@ -478,8 +479,8 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_reservation_shrinks_within_a_window() {
-        // At most 25 tokens can be outstanding at once, so a cost of 25 does not fit before the next window. Half a
-        // window later, the wait for the reservation is short enough.
+        // At most 25 tokens can be outstanding at once, so a cost of 25 does not fit before the next window. In the
+        // middle of that window, the wait for the reservation is short enough.
         let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
         let begin = Micros::new(1_700_000_040_000_000);
         let state = step(&quota, &State::default(), begin, Ask::cost(5)).state;

@@ -74,8 +74,8 @@ fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     }
     let period = quota.period_micros();
     let mut elapsed = ((count - level) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
-    // The estimate is rounded twice, so it is adjusted to the exact microsecond. At 0, `count` has its full weight, and
-    // at the end of the period it has no weight, so the result is between 1 and the period.
+    // The estimate is rounded twice, so it is adjusted to the exact microsecond. At the start of the period, `count`
+    // has its full weight, and at the end, it has none, so the result is between 1 and the period.
     for _ in 0..4 {
         if weighted(quota, count, elapsed) > level {
             elapsed += 1;

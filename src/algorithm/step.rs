@@ -12,13 +12,13 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 /// verdict is a denial. If the window boundaries of `quota` are not set, they are aligned to UTC; see
 /// [`seeded`](super::seeded).
 ///
-/// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit or, for a rate of more than 2^32
-///   tokens in lowest terms, within the relative precision of an `f64`, which is 2^-52.
+/// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit. For a rate of more than 2^32
+///   tokens in lowest terms, this margin is the relative precision of an `f64`, which is 2^-52.
 /// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is ahead of `now`
 ///   by more than both the time to refill the capacity and the time to repay the row's own debt.
 /// - A row that was written under another quota (with another stamp) counts as unspent from its [`clear`](State::clear)
-///   on. If both quotas are token buckets, the row is repaid at the faster of the two rates, so a downgrade denies a
-///   caller for no longer than the old quota would take to repay the debt.
+///   onward. If both quotas are token buckets, the row is repaid at the faster of the two rates, so a downgrade denies
+///   a caller for no longer than the old quota would take to repay the debt.
 #[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
@@ -49,10 +49,10 @@ pub struct Steps(List<Step>);
 
 /// Decides all lines of a call at the instant `now`: either all of them are granted, or nothing is spent.
 ///
-/// `rows` contains each row of the call once. Each line is decided as if the granted lines before it had been charged.
-/// If all lines are granted, `rows` is updated, and a fully refilled row becomes the default row, which need not be
-/// stored. If any line is denied, `rows` is unchanged, and no state in the returned steps includes a charge. If several
-/// lines refer to one row, the retry time of a denied line accounts for all of them, because a retry repeats them all.
+/// `rows` must contain each row of the call once. Each line is decided as if the granted lines before it had been
+/// charged. If all lines are granted, `rows` is updated, and a fully refilled row becomes the default row, which need
+/// not be stored. If any line is denied, `rows` is unchanged, and no state in the returned steps includes a charge. If
+/// several lines share a row, a denied line's retry time accounts for all of them, because a retry repeats them all.
 ///
 /// ```
 /// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};
@@ -107,7 +107,7 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
 }
 
 /// Returns the denial that all lines on one row share, if any of them is denied. Each line is decided for its own
-/// tokens plus those of the lines before it. The shared retry time is the longest one.
+/// tokens plus those of the lines before it. The shared retry time is the longest retry time of the denied lines.
 fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;
@@ -177,8 +177,8 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the instant at which `ask`, denied at `now`, would be granted. The row must have been written under this
-/// quota, and rolled.
+/// Returns the instant at which `ask`, which is denied at `now`, would be granted. The row must have this quota's stamp
+/// and must already be rolled.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),
@@ -190,7 +190,7 @@ fn charged(quota: &Quota, row: &State, cost: u64) -> State {
     cleared(quota, State { spent: row.spent + cost as f64, ..*row })
 }
 
-/// Returns the due time of a reservation of `cost` tokens made at `now`, unless the wait exceeds `max_wait`.
+/// Returns when a reservation of `cost` tokens made at `now` is due, or `None` if it does not fit within `max_wait`.
 fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let level = quota.ceiling().checked_sub(cost)?;
     if !within_own(quota, row, now, level as f64) {
@@ -201,7 +201,7 @@ fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -
     (due.micros_since(now) <= max_wait).then_some(due)
 }
 
-/// Returns the first instant at which a reservation of `cost` tokens has a wait of at most `max_wait`.
+/// Returns the first instant at which a reservation of `cost` tokens fits with a wait of at most `max_wait`.
 fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let granted_at = |at: Micros| due_time(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
     let fits = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_never_fits_removes_the_retry_time_of_its_row() {
+    fn lines_that_never_fit_together_have_no_retry_time() {
         let quota = Quota::token_bucket(1, SECOND).capacity(3);
         let mut states = [State { spent: 3.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
         let line = |cost| Line { row: 0, quota: &quota, ask: Ask::cost(cost) };

@@ -121,15 +121,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_does_not_expire_before_its_last_fraction_of_a_microsecond() {
+    fn the_expiry_of_a_row_rounds_up_any_fraction_of_a_microsecond() {
         // At 30,001 tokens per microsecond, one token is repaid in less than 0.1 ns.
         let quota = Quota::token_bucket(30_001, std::time::Duration::from_micros(1)).capacity(1);
         assert_eq!(clear(&quota, 1.0, Micros::EPOCH), Micros::new(1_000_000));
         assert_eq!(clear(&quota, 0.0, Micros::EPOCH), Micros::EPOCH);
+        // Seven tokens are repaid in exactly a minute. The error bound of the division adds a second.
+        let quota = Quota::token_bucket(7, MINUTE);
+        assert_eq!(clear(&quota, 7.0, Micros::EPOCH), Micros::new(61_000_000));
     }
 
     #[test]
-    fn damaged_rows_do_not_panic() {
+    fn damaged_rows_cause_no_panic() {
         // Redis may return any 32 bytes. Even the largest number of grains must not overflow.
         let at = Micros::new(1_700_000_000_000_000);
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {

@@ -101,7 +101,7 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
             1 => pass(Duration::from_micros(dice.below(3000) as u64)).await,
             2 => {
                 let row = takes[0].row;
-                backend.reset(&[row]).await.expect("reset");
+                backend.reset(&[row]).await.expect("the reset failed");
                 (0..MAX_WINDOWS as u8).for_each(|window| _ = model.remove(&row.digest().window(window)));
             }
             _ => {}
@@ -109,7 +109,7 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
     }
 }
 
-/// Tests that a denied call leaves every row unchanged, whatever the order of its takes.
+/// Tests that a denied call leaves every row unchanged, regardless of the order of its takes.
 pub async fn stores_all_or_none(backend: &dyn Backend) {
     let (wide, narrow) = (PolicyName::new("conformance wide"), PolicyName::new("conformance narrow"));
     let key = fresh_key();
@@ -150,7 +150,7 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     }
 }
 
-/// Tests that if a call names a row twice, the row is charged twice or not at all.
+/// Tests that a row is charged twice or not at all if a call names it twice.
 pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
     let quota = Quota::token_bucket(3, HOUR);
@@ -173,7 +173,7 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "expected at most the time to refill one token, found {retry:?}");
 }
 
-/// Tests that, when the quota changes, a row keeps its spent tokens, and keeps the old quota until a charge is granted.
+/// Tests that a row keeps its spent tokens when the quota changes, and its old quota until a charge is granted.
 pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
@@ -205,7 +205,7 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
     assert!(ask(backend, &[Take::new(row, &large.quota, Ask::cost(150))], true).await.all_granted());
     for takes in [&[nothing][..], &[nothing, beside], &[nothing, beside, nothing], &[beside, nothing]] {
         let step = ask(backend, takes, true).await.iter().find(|step| step.state.spent == 150.0).copied();
-        let state = step.expect("the unchanged row").state;
+        let state = step.expect("expected the unchanged row").state;
         assert_eq!((state.spent, state.stamp), (150.0, large.quota.stamp()), "{state:?}");
         let step = ask(backend, &[Take::new(row, &small, Ask::cost(1))], false).await[0];
         assert_eq!((step.state.spent, step.state.stamp), (150.0, large.quota.stamp()), "{step:?}");
@@ -240,7 +240,8 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // A peek returns the row's present state if the peek's quota wrote it, and the stored state otherwise.
+            // A peek returns the present state of a row that its own quota wrote, and the stored state of any other
+            // row.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
                 assert_eq!(
@@ -282,11 +283,11 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
                 actual as f64,
                 "{quota} with capacity {capacity}, settled at {actual}"
             );
-            backend.reset(&[row]).await.expect("reset");
+            backend.reset(&[row]).await.expect("the reset failed");
         }
     }
 
-    // A row remembers the tokens that were refunded for charges before the last one.
+    // A row remembers how many tokens were refunded for charges before the last one.
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
     let mut model = charges[1].state;
@@ -307,7 +308,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
             }
             let Take { row, window, quota, .. } = take;
             let credit = Adjustment { row, window, quota, receipt: ChargeRecord::credit(tokens), actual: 0 };
-            let credited = backend.settle(&[credit]).await.expect("settle");
+            let credited = backend.settle(&[credit]).await.expect("the settlement failed");
             assert_eq!((state_of(backend, &take).await.spent, credited), (spent, took_effect), "{quota} + {tokens}");
         }
     }
@@ -335,7 +336,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         let receipt = ChargeRecord::new(1, &reservations[index]).expect("the take was granted");
         let last = [Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual: 0 }];
         assert_eq!(
-            backend.settle(&last).await.expect("settle"),
+            backend.settle(&last).await.expect("the settlement failed"),
             index > 1,
             "reservation {index}: only the last reservation can be refunded"
         );
@@ -348,7 +349,7 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
         let take = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
-        let reset = async |rows: &[RowId<'_>]| backend.reset(rows).await.expect("reset");
+        let reset = async |rows: &[RowId<'_>]| backend.reset(rows).await.expect("the reset failed");
         assert_eq!(reset(&[take.row]).await, 0, "a row that never existed");
         for rows in [&[take.row][..], &[take.row, take.row], &[fresh_row(&policy), take.row]] {
             assert_eq!(spend(backend, &[take], 2).await, 1);
@@ -442,7 +443,7 @@ pub async fn spend(backend: &dyn Backend, takes: &[Take<'_>], tries: usize) -> u
 }
 
 async fn ask(backend: &dyn Backend, takes: &[Take<'_>], store: bool) -> Steps {
-    let steps = if store { backend.acquire(takes) } else { backend.peek(takes) }.await.expect("a decision");
+    let steps = if store { backend.acquire(takes) } else { backend.peek(takes) }.await.expect("the backend failed");
     assert_eq!(steps.len(), takes.len(), "expected one step for each take");
     assert!(steps.iter().all(|step| step.now == steps[0].now), "expected the same instant for all takes");
     steps
@@ -459,7 +460,7 @@ async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: 
     backend
         .settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }])
         .await
-        .expect("settle");
+        .expect("the settlement failed");
     receipt
 }
 

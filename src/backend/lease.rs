@@ -19,7 +19,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
     /// returned future is dropped.
     ///
     /// # Errors
-    /// Fails if the request failed or may have failed. The tokens involved stay outstanding until their leases end.
+    /// Fails if the request failed or may have failed. Its tokens then stay outstanding until their leases end.
     fn lease(&self, request: &LeaseRequest<'_>) -> BackendFuture<Lease>;
 
     /// Runs a task in the background.

@@ -38,13 +38,13 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
-///   what the earlier takes would spend. Concurrent calls to one row are decided one after another. If several takes
-///   are from the same window, the retry time of a denial is the wait after which all of them can be granted.
+///   what the earlier takes would spend. Concurrent calls on the same row are decided one after another. If several
+///   takes are from the same window, the retry time of a denial is the wait after which all of them can be granted.
 /// - **Exact.** Decisions match those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
 ///   and time. `spent` is bit-identical, and waits agree to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the server's clock is used.
 /// - **Rows may be lost.** If a row is lost, the key has its full quota again. A backend must never record unspent
-///   tokens as spent, and should keep denying exhausted keys when the storage is full.
+///   tokens as spent, and should keep denying exhausted keys when its storage is full.
 /// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped,
 ///   so a client cannot avoid a charge by disconnecting. A network backend spawns a task for this purpose.
 /// - **At most once.** A backend never repeats a charge, not even after a timeout, and never undoes a charge that it
@@ -92,7 +92,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend cannot decide. A denial is not an error.
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Decides like [`acquire`](Backend::acquire), with the same errors, but stores nothing.
+    /// Decides and fails in the same way as [`acquire`](Backend::acquire), but stores nothing.
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns `true` if all
@@ -102,7 +102,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Removes rows with all their windows, and returns how many distinct rows existed. Expired rows may be counted.
+    /// Removes rows and all their windows, and returns how many distinct rows existed. Expired rows may be counted.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the rows were removed.
@@ -147,14 +147,15 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Health::default()
     }
 
-    /// Returns the number of rows in this process by policy, largest first. May combine some policies as `(others)`.
+    /// Returns the number of rows in this process by policy, largest first. Some policies may be combined as
+    /// `(others)`.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
 
     /// Returns the rows of this process for [`RateLimiter::save`](crate::RateLimiter::save), in a format that only
-    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not be blocked until this call returns.
-    /// `None`, the default, means that the backend cannot be saved.
+    /// [`load_rows`](Backend::load_rows) reads. This call must not block decisions in other threads for its entire
+    /// duration. `None`, the default, means that the backend cannot be saved.
     fn save_rows(&self) -> Option<SavedRows> {
         None
     }
@@ -163,7 +164,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [`secret`](Backend::secret). Existing rows are not changed.
     ///
     /// # Errors
-    /// Fails if the bytes are invalid, adding no rows. By default, fails with [`Unsupported`](ErrorKind::Unsupported).
+    /// Fails and adds no rows if the bytes are invalid. By default, fails with [`Unsupported`](ErrorKind::Unsupported).
     fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
         let _ = bytes;
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot load rows; use a MemoryBackend"))
@@ -180,7 +181,7 @@ pub struct SavedRows {
     pub bytes: Vec<u8>,
 }
 
-/// The numbers of saved rows that [`Backend::load_rows`] added or skipped.
+/// How many saved rows [`Backend::load_rows`] added and skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct LoadedRows {
@@ -202,7 +203,7 @@ pub struct Health {
     pub rows: Option<usize>,
     /// The number of rows that were evicted before they expired.
     pub evictions: Option<u64>,
-    /// The number of charges decided on overflow rows, each of which is shared by several keys.
+    /// The number of charges to overflow rows, each of which is shared by several keys.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open. If it is, calls fail immediately.
     pub circuit_open: Option<bool>,
@@ -386,7 +387,7 @@ impl<'a> Take<'a> {
         self.quota.shard_index().map_or(self.row.key, |index| self.row.key.shard(index))
     }
 
-    /// Returns the take from the given shard, or the undivided take if the quota has only one shard.
+    /// Returns the same take from the given shard, or the undivided take if the quota has only one shard.
     pub(crate) fn at_shard(&self, index: u8) -> Take<'a> {
         let take = self.whole();
         if take.quota.get_shards() == 1 {

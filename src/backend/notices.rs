@@ -1,4 +1,4 @@
-//! Notices, which announce run-time changes, such as new quotas and blocks, to all limiters on a backend.
+//! Notices, which announce run-time changes, such as new quotas and blocks, to all limiters that share a backend.
 
 use std::fmt;
 use std::sync::Weak;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::BackendFuture;
 
-/// A publish/subscribe channel between the limiters on a backend.
+/// A publish/subscribe channel between the limiters that share a backend.
 ///
 /// # Contract
-/// - The channel keeps the last notice of each topic until it is withdrawn or expires. A full channel drops notices
+/// - The channel keeps the latest notice on each topic until it is withdrawn or expires. A full channel drops notices
 ///   with a limited lifetime first. A lost notice counts as withdrawn.
 /// - A [subscriber](NoticeChannel::subscribe) receives all current notices, and then every new notice, in order and
 ///   within a delay that the channel documents. If it may have missed one, it receives all current notices again.
@@ -56,7 +56,7 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
 
 /// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. If `all` is set, these are all current notices, and all others have been withdrawn.
+    /// Handles published notices. If `all` is set, these are all current notices; any others have been withdrawn.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
@@ -66,10 +66,10 @@ pub trait NoticeSubscriber: Send + Sync + 'static {
 pub struct Notice {
     /// The topic.
     pub topic: Vec<u8>,
-    /// The content of the notice. `None` withdraws the current notice of the topic.
+    /// The content of the notice. `None` withdraws the current notice on the topic.
     pub text: Option<String>,
     /// The time from now until the notice expires, or `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
-    /// The time since the notice was published, by the channel's clock. Zero for a new notice, or if unknown.
+    /// The age of the notice by the channel's clock. Zero if the notice is new or its age is unknown.
     pub age: Duration,
 }

@@ -38,12 +38,12 @@ struct ClockState {
 }
 
 impl ManualClock {
-    /// Creates a clock that shows 2026-01-01T00:00:00Z.
+    /// Creates a clock set to 2026-01-01T00:00:00Z.
     pub fn new() -> ManualClock {
         ManualClock::at(Micros::new(1_767_225_600_000_000))
     }
 
-    /// Creates a clock that shows `instant`.
+    /// Creates a clock set to `instant`.
     pub fn at(instant: Micros) -> ManualClock {
         ManualClock(Arc::new(Mutex::new(ClockState { now: instant, sleepers: BTreeMap::new(), next_id: 0 })))
     }
@@ -53,7 +53,7 @@ impl ManualClock {
         self.change(|now| now.plus(whole_micros(duration)));
     }
 
-    /// Sets the time, forward or back, and wakes the requests that are due by then.
+    /// Sets the time, forward or backward, and wakes the requests that are due by then.
     pub fn set(&self, instant: Micros) {
         self.change(|_| instant);
     }

@@ -15,10 +15,10 @@ use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 pub use manual::ManualClock;
 
-/// A source of instants.
+/// A source of the current time.
 ///
-/// Limiters work with any clock, even one that is stopped. After each jump of the clock, at most one additional burst
-/// of the quota's capacity can be admitted.
+/// Limiters work with any clock, even one that is stopped. Each jump of the clock allows at most one additional burst
+/// of the quota's capacity.
 ///
 /// ```
 /// use tollgate::{algorithm::Micros, clock::Clock, MemoryBackend, RateLimiter};
@@ -59,13 +59,13 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// A clock that shows the system's time. If the processor's time stamp counter is reliable, the clock reads this
+/// A clock that follows the system's time. If the processor's time stamp counter is reliable, the clock reads this
 /// counter, which takes a third as long as [`Instant::now`](std::time::Instant::now).
 ///
-/// At most once a second, the clock compares itself with the system's time. If it is more than a second behind, because
-/// the machine was asleep or the system clock was set forward, it jumps forward. Otherwise, it adjusts itself by at
-/// most half a millisecond per second. Windows therefore stay aligned to UTC, and setting the system clock back does
-/// not lock callers out.
+/// At most once a second, the clock compares itself with the system's time. If it is more than a second behind, for
+/// example because the machine was asleep or the system clock was set forward, it jumps forward. Otherwise, it adjusts
+/// itself by at most half a millisecond per second. Windows therefore stay aligned to UTC, and setting the system clock
+/// back does not lock callers out.
 pub struct SystemClock {
     counter: quanta::Clock,
     origin: u64,
@@ -76,7 +76,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Creates a clock. Creating the first clock of a process calibrates the counter, which takes a few milliseconds.
+    /// Creates a clock. The first one in a process calibrates the counter, which takes a few milliseconds.
     pub fn new() -> SystemClock {
         let counter = quanta::Clock::new();
         SystemClock {
@@ -111,7 +111,7 @@ const FOLLOW_INTERVAL: u64 = 1_000_000;
 /// The largest lag in microseconds that counts as drift. If the lag is larger, the clock jumps.
 const LEAP_THRESHOLD: i64 = 1_000_000;
 
-/// To correct itself, the clock runs at most 1/2000 faster or slower. This is 500 ppm, the maximum slew of ntpd.
+/// To correct itself, the clock runs at most 1/2000 faster or slower. This is 500 ppm, ntpd's maximum slew rate.
 const MAX_SLEW_DIVISOR: u64 = 2000;
 
 impl Clock for SystemClock {

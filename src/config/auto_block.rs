@@ -56,7 +56,7 @@ fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
     let most = fields.need("most").and_then(|value| {
         let most = value.duration()?;
         if most < block_for {
-            value.fault("shorter than block_for (default: 1 d); write a longer time");
+            value.fault("shorter than block_for (default: 1 d); write a longer duration");
         }
         Some(most)
     });

@@ -41,10 +41,9 @@ fn key(value: &Value<'_>) -> Option<DenyRule> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        Node::Text(text) if is_number(text) => value.refuse(
-            "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
-             string",
-        ),
+        Node::Text(text) if is_number(text) => {
+            value.refuse("expected a key, found a number in quotes; write 7 for the number, or '\"7\"' for the string")
+        }
         Node::Text(text) => match value.accept(text.parse::<Key>())? {
             key if key.as_digest().is_some() => value.refuse(
                 "expected a key, found a digest, which a deny list cannot contain; block the digest with \

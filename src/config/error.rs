@@ -1,4 +1,4 @@
-//! Configuration errors. Each fault states its path, the invalid value and how to fix the value.
+//! Configuration errors. Each fault states its path, the invalid value and how to fix it.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -6,8 +6,8 @@ use std::fmt;
 
 use super::raw::shortened;
 
-/// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults, with
-/// the text of their sources, and the number of further faults. Each line begins with the file's name.
+/// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults,
+/// including the text of their sources, and the number of remaining faults. Each line begins with the file's name.
 ///
 /// ```
 /// use tollgate::{config::ConfigErrorKind, Config};
@@ -40,7 +40,7 @@ pub enum ConfigErrorKind {
     Invalid,
     /// The configuration is valid, but requires a restart to take effect.
     Restart,
-    /// The limiter lacks the configuration's deny list, or could not set a quota or an enforcement.
+    /// The limiter lacks the configuration's deny list, or could not set a quota or a policy's enforcement.
     Limiter,
     /// Another reload is in progress.
     Busy,
@@ -102,7 +102,7 @@ pub struct ConfigFault {
 }
 
 impl ConfigFault {
-    /// Returns the path of the field, such as `policies.api.tiers.premium`. It is empty for a fault of the whole file.
+    /// Returns the path of the field, such as `policies.api.tiers.premium`. Empty if the fault concerns the whole file.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -72,7 +72,7 @@ pub(super) const POLICY: Table = Table {
     example: r#"quota = "60/min""#,
     fields: &[
         Field::new("quota", Quotas, "The quota for callers without a tier.").required("\"60/min\""),
-        Field::new("tiers", Entries(&Quotas), "The quotas of tiers, which must use the algorithm of `quota`."),
+        Field::new("tiers", Entries(&Quotas), "The tiers' quotas, which must use the same algorithm as `quota`."),
         Field::new("key", Text, "The key extractor: \"global\", or a name that the program has registered."),
         Field::new("cost", COST, "The cost of a request. The default is the route's cost, or 1."),
         Field::new("wait", Duration, "Delays requests for up to this long instead of refusing them."),
@@ -109,7 +109,7 @@ pub(super) const DENY: Table = Table {
             List(&OneOf(&[Text, Integer])),
             "Keys in their text form, such as 'bearer:...', or as numbers.",
         ),
-        Field::new("labels", Entries(&NAMES), "Values of other labels."),
+        Field::new("labels", Entries(&NAMES), "Lists of label values, by label name."),
     ],
 };
 

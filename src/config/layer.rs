@@ -24,7 +24,7 @@ impl Config {
         assert!(
             self.default.is_some() || !self.all_routes.is_empty() || !self.routes.is_empty(),
             "tollgate: the configuration has none of `default`, `all_routes` and `routes`, so this layer would limit \
-             nothing; name the policies that apply in one of them"
+             nothing; add one of these fields"
         );
         let mut lines = Vec::new();
         for (line, choice) in &self.routes {
@@ -35,11 +35,11 @@ impl Config {
         limits.table(lines.iter().map(|(line, name)| (line.as_str(), name.as_str())))
     }
 
-    /// Returns the policies that routes can choose from, without the `routes` of this configuration. The policies in
-    /// `all_routes` apply to every layer.
+    /// Returns the policies that routes can choose from. The `routes` of this configuration are not included. Every
+    /// layer applies the policies in `all_routes`.
     ///
     /// # Panics
-    /// Panics if `limiter` lacks the configured deny list or automatic blocks. Build it with
+    /// Panics if `limiter` lacks the configured deny list or automatic blocking. Build it with
     /// [`limiter`](Config::limiter).
     #[must_use]
     #[track_caller]
@@ -77,7 +77,7 @@ impl ConfiguredPolicy {
     }
 }
 
-/// Returns the name by which routes select `choice`. Unless `choice` is just a policy, adds a group to `limits`.
+/// Returns the name by which routes select `choice`. Adds a group unless `choice` is a single policy without a cost.
 #[track_caller]
 fn with_choice(limits: RouteLimits, line: &str, choice: &Choice) -> (RouteLimits, String) {
     if let ([policy], None) = (&choice.policies[..], choice.cost) {

@@ -1,7 +1,7 @@
 //! Configuration files: policies, tiers, routes and deny lists (feature `serde`).
 //!
-//! [`Config::read`] reads a file in any serde format. If the file is invalid, the error lists all faults, each with its
-//! path, the value and advice on how to fix it. [`Config::reload`] applies a new version of the file while the program
+//! [`Config::read`] reads a file in any serde format. If the file is invalid, the error lists up to twenty faults, each
+//! with its path and advice on how to fix it. [`Config::reload`] applies a new version of the file while the program
 //! runs. An invalid version changes nothing.
 //!
 //! ```
@@ -49,25 +49,25 @@
 //! | field | value | default |
 //! | --- | --- | --- |
 //! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table (see below) | required |
-//! | `policies.NAME.tiers.TIER` | the quota of a tier, which must use the policy's algorithm | the policy's quota |
+//! | `policies.NAME.tiers.TIER` | the tier's quota, which must use the policy's algorithm | the policy's quota |
 //! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
 //! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the route's cost or, if it has none, the layer's cost |
 //! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | requests do not wait |
 //! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::policy::Enforce) | false |
 //! | `policies.NAME.enforce` | the [share](crate::policy::Enforce::Share) of keys, from 0.0 to 1.0, for which the policy is enforced | 1 |
 //! | `policies.NAME.leases` | whether processes [lease](crate::Policy::leases) tokens from a remote backend | `false` |
-//! | `routes."METHOD /route"`, `routes."/route"` | the policies for this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
+//! | `routes."METHOD /route"`, `routes."/route"` | the policies for this route; see [`RouteLimits`](crate::RouteLimits) and below | none |
 //! | `default` | the policies for routes without an entry in `routes` | the policy named `default`, if any |
 //! | `all_routes` | policies that apply to all requests, in addition to the route's own | none |
-//! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
+//! | `deny.ips` | networks and addresses (see [`DenyRule`](crate::protection::DenyRule)) | none |
 //! | `deny.user_agents` | user agents, in which `*` stands for any text | none |
 //! | `deny.countries` | two-letter country codes, compared with the label `country` | none |
-//! | `deny.keys` | keys, in their [text form](crate::Key#text-form) or as numbers; messages never show them | none |
-//! | `deny.labels.LABEL` | values of another label | none |
-//! | `auto_block.policies` | the policies whose denials are counted, see [`AutoBlock`] | required in `auto_block` |
+//! | `deny.keys` | keys, in their [text form](crate::Key#text-form) or as numbers; error messages never show them | none |
+//! | `deny.labels.LABEL` | values of the label `LABEL` | none |
+//! | `auto_block.policies` | the policies whose denials are counted (see [`AutoBlock`]) | required in `auto_block` |
 //! | `auto_block.threshold`, `auto_block.within` | the number of denials that lead to a block, and the period over which they are counted | 30, 10 min |
 //! | `auto_block.block_for` | the duration of a block | 1 d |
-//! | `auto_block.escalate` | multiplies the duration of each further block by `factor` (2 or more), up to `most` | off |
+//! | `auto_block.escalate` | `factor` (2 or more), by which the duration of each further block is multiplied, and `most`, the longest duration | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count of denials | false |
 //! | `auto_block.keys`, `auto_block.ips` | whether to block keys and addresses | true |
 //! | `auto_block.user_agents`, `auto_block.labels` | whether to block user agents; the labels to block | false, none |
@@ -80,15 +80,15 @@
 //! in `{ policies = ["api"], cost = 10 }`. The cost applies to the route's policies that have no `cost` of their own,
 //! but not to the policies in `all_routes`. For gRPC, a route is a path such as `"/package.Service/Method"`.
 //!
-//! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 policies and tiers in total,
+//! A file may contain at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 policies and tiers in total,
 //! 10,000 routes with 16 policies each, and 100,000 deny rules.
 //!
 //! # Format
 //! You choose the crate that parses the format, for example with `|text| toml::from_str(text)`. Syntax errors from that
 //! crate are passed on, and may quote a line of the file.
 //!
-//! To change a file that a program reloads, write a new file and rename it. A program that reads a file while it is
-//! being written may see only the first half, which may be a valid configuration without the deny list at the end.
+//! To change a file that a program reloads, write a new file and rename it over the old one. Otherwise, the program may
+//! read a partly written file, which may be a valid configuration that lacks the deny list.
 
 mod auto_block;
 mod deny;
@@ -127,7 +127,7 @@ pub use reader::ConfigReader;
 pub use reload::{EnforcementChange, QuotaChange, Reloaded};
 pub use schema::schema;
 
-/// A configuration that has been checked. See the [module](self) for the fields and an example.
+/// A validated configuration. See the [module](self) for the fields and an example.
 ///
 /// A [reload](Config::reload) does not change the policies in this value; [`RateLimiter::quotas`] and
 /// [`RateLimiter::enforcement`] return what is in force. Clones of a configuration share one deny list.
@@ -148,8 +148,8 @@ impl Config {
     /// The maximum size of the text: 16 MiB.
     pub const MAX_BYTES: usize = 16 << 20;
 
-    /// Reads and checks a file with the parser of a serde format, and blocks the thread while it reads. The parsed
-    /// values may take at most 64 MiB of memory (with YAML aliases expanded) and may be nested at most 16 levels deep.
+    /// Reads a file, parses it with `parse` and checks the result. Blocks the thread while reading. The parsed values
+    /// may take at most 64 MiB of memory (with YAML aliases expanded) and may be nested at most 16 levels deep.
     ///
     /// # Errors
     /// Fails if the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid.
@@ -160,7 +160,7 @@ impl Config {
         ConfigReader::new().read(path, parse)
     }
 
-    /// Parses and checks `text`. Messages refer to it as `name`. See [`read`](Config::read).
+    /// Parses and checks `text`, which error messages call `name`. See [`read`](Config::read).
     ///
     /// # Errors
     /// Fails in the same cases as [`read`](Config::read), except that no file is read.
@@ -172,7 +172,7 @@ impl Config {
         ConfigReader::new().parse(name, text, parse)
     }
 
-    /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
+    /// Returns a builder for a limiter on `backend` with this configuration's deny list and automatic blocking.
     ///
     /// On a shared backend, quotas and enforcement that are set at run time outlive the program. After a restart with an
     /// edited file, apply the file with `config.reload(&limiter, &config).await?`.
@@ -205,7 +205,7 @@ impl Config {
     }
 
     /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies. A line with several policies is
-    /// returned once for each of them.
+    /// returned once per policy.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
         self.routes.iter().flat_map(move |(line, choice)| {
             choice.policies.iter().filter_map(move |name| Some((line.as_str(), self.policy(name)?)))
@@ -223,7 +223,7 @@ impl Config {
     }
 }
 
-/// Deserializes a configuration that is a field of your own settings. The error lists all faults, but only as text. To
+/// Deserializes a configuration that is a field of your own settings. The error describes the faults only as text. To
 /// get a [`ConfigError`], use [`Config::read`] or [`Config::parse`].
 ///
 /// ```

@@ -114,7 +114,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// Reads the start of the windows, which may be any duration, including 0 for midnight UTC.
+/// Reads the start of the windows. Unlike other durations, it may be 0, for midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_survives_the_round_trip() {
+    fn a_quota_survives_a_round_trip() {
         let quota =
             Quota::fixed_window(9, Duration::from_secs(90)).unlimited_reservations().start(Duration::from_secs(7));
         let json = serde_json::to_string(&quota).unwrap();

@@ -14,8 +14,8 @@ use super::{Config, ConfigError, ConfigErrorKind};
 use crate::middleware::key::{self, KeyExtractor};
 use crate::policy::suggestion;
 
-/// Reads configuration files that name key extractors, as in `key = "tenant"`. A file that names no extractors can be
-/// read with [`Config::read`].
+/// Reads configuration files that name key extractors, as in `key = "tenant"`. A file that names no extractor other
+/// than `"global"` can be read with [`Config::read`].
 ///
 /// ```
 /// use tollgate::{config::ConfigReader, key};
@@ -85,7 +85,7 @@ impl ConfigReader {
         }
     }
 
-    /// Parses and checks `text`. Messages refer to it as `name`.
+    /// Parses and checks `text`, which error messages call `name`.
     ///
     /// # Errors
     /// Fails in the same cases as [`read`](ConfigReader::read), except that no file is read.

@@ -45,11 +45,11 @@ impl Config {
     /// # Errors
     /// - [`ConfigErrorKind::Restart`] if a change needs a restart: added or removed policies and tiers, and changes to
     ///   a policy's algorithm, key, cost, wait or leases, to the default policy, to `all_routes`, to routes, or to
-    ///   automatic blocking. The error lists all of them, and nothing is applied.
+    ///   automatic blocking. The error lists these changes, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
-    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter lacks this configuration's deny list
-    ///   (nothing is applied), or if the limiter cannot set a quota or the enforcement (what was set before the failure
-    ///   stays in force, and you can reload again).
+    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter lacks this configuration's deny list.
+    ///   Nothing is applied. The error is also returned if the limiter cannot set a quota or a policy's enforcement. In
+    ///   that case, what was set before the failure stays in force, and you can reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -72,8 +72,8 @@ impl Config {
             let differs = |tier: Option<&str>, quotas: &Quotas| {
                 limiter.shares_settings() || limiter.quotas_in_force(policy, tier) != *quotas
             };
-            // The policy's own quota applies to all tiers for which no quota is set. If it changes, set the quotas of
-            // all tiers first.
+            // A quota that is set for a policy also applies to the tiers for which no quota is set. Therefore, the
+            // tiers' quotas are set first.
             let own_differs = differs(None, target.quotas());
             let tiers = target.tiers().map(|(tier, quotas)| (Some(tier), quotas));
             for (tier, quotas) in tiers.chain([(None, target.quotas())]) {
@@ -139,7 +139,8 @@ impl Config {
         assert!(self.deny.is_empty() || self.has_deny_list_of(limiter), "tollgate: {name}: deny: {OTHER_DENY_LIST}");
         assert!(
             self.auto_block.is_none() || limiter.counts_denials(),
-            "tollgate: {name}: auto_block: the limiter blocks no callers; build it with `config.limiter(backend)`"
+            "tollgate: {name}: auto_block: the limiter does not block callers automatically; build it with \
+             `config.limiter(backend)`"
         );
     }
 
@@ -194,11 +195,11 @@ impl fmt::Display for Reloaded {
         }
         let mut lines: Vec<String> = self.quotas.iter().take(MAX_SHOWN).map(QuotaChange::to_string).collect();
         if self.quotas.len() > MAX_SHOWN {
-            lines.push(format!("policies: {} more quotas", self.quotas.len() - MAX_SHOWN));
+            lines.push(format!("policies: {} more quota changes", self.quotas.len() - MAX_SHOWN));
         }
         lines.extend(self.enforcements.iter().take(MAX_SHOWN).map(EnforcementChange::to_string));
         if self.enforcements.len() > MAX_SHOWN {
-            lines.push(format!("policies: the enforcement of {} more", self.enforcements.len() - MAX_SHOWN));
+            lines.push(format!("policies: {} more enforcement changes", self.enforcements.len() - MAX_SHOWN));
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {

@@ -77,7 +77,9 @@ impl Choices<'_, '_> {
         };
         let policies = policies?;
         if let Some(name) = policies.iter().find(|name| self.all_routes.contains(name)) {
-            value.fault(format_args!("policy {name:?} already applies to all routes; remove it here or in all_routes"));
+            value.fault(format_args!(
+                "policy {name:?} already applies to all routes; remove it here or from all_routes"
+            ));
         }
         if let Some((cost, value)) = &cost {
             let configured = policies.iter().filter_map(|name| self.policies.get(name));

@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::fields::{FILE, QUOTA, Shape, Table};
 
-/// Returns the JSON schema (draft 7) of configuration files, for completion and checks in editors.
+/// Returns the JSON schema (draft 7) of configuration files, for completion and validation in editors.
 ///
 /// ```
 /// let schema = serde_json::to_value(tollgate::config::schema())?;

@@ -128,7 +128,7 @@ impl<'n> Value<'n> {
     }
 }
 
-/// A table whose field names are known. Entries that were not taken before [`end`](Fields::end) are faults.
+/// A table whose field names are known. Entries that are left when [`end`](Fields::end) is called are faults.
 pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,
@@ -138,7 +138,7 @@ pub(super) struct Fields<'n> {
 
 impl<'n> Fields<'n> {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Value<'n>> {
-        debug_assert!(self.table.fields.iter().any(|field| field.name == name), "{name:?} is not described");
+        debug_assert!(self.table.fields.iter().any(|field| field.name == name), "the table has no field {name:?}");
         let index = self.entries.iter().position(|(known, _)| *known == name)?;
         Some(self.entries.remove(index).1)
     }

@@ -86,7 +86,7 @@ impl<'a, T> Acquire<'a, T> {
         self
     }
 
-    /// Decides like [`send`](Acquire::send), but spends nothing. The result describes the current state.
+    /// Like [`send`](Acquire::send), but spends nothing. The result describes the current state.
     ///
     /// # Errors
     /// Fails if the backend cannot decide. After [`acquire`](RateLimiter::acquire), also fails if the call is denied.
@@ -105,8 +105,8 @@ impl<'a, T> Acquire<'a, T> {
 
 /// These methods return a denial as an error. They are not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
-    /// Reserves the tokens for the time at which they become available, no matter how late. The caller must wait until
-    /// the [delay](Reservation::delay) has passed. Dropping the [`Reservation`] keeps the charge.
+    /// Reserves the tokens for when they become available, however far in the future that is. The caller must wait
+    /// until the [delay](Reservation::delay) has passed. Dropping the [`Reservation`] keeps the charge.
     ///
     /// # Errors
     /// Fails if the call is denied, or if the backend cannot decide. Fails with [`LimitError::NoReservations`] if the
@@ -157,9 +157,9 @@ impl Acquire<'_> {
     /// calls are waiting, other calls for the same key [get nothing back](Receipt#what-can-be-given-back) when they
     /// settle their charges.
     ///
-    /// For waits of up to `w`, set [`max_reserved`](crate::Quota::max_reserved) to the larger of two numbers: the rate
-    /// times `w`, and the cost of the most expensive call. If [`max_waiting`](super::RateLimiterBuilder::max_waiting)
-    /// calls are already waiting, a call that would have to wait is denied.
+    /// For waits of up to `w`, set [`max_reserved`](crate::Quota::max_reserved) to at least the number of tokens
+    /// refilled during `w`, and at least the cost of the most expensive call. A call that would have to wait is denied
+    /// if [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting.
     ///
     /// # Errors
     /// Fails in the same cases as [`reserve`](Acquire::reserve).

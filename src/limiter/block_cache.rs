@@ -1,8 +1,8 @@
 //! The block cache, which denies calls based on recently read rows of a remote backend (step 4).
 //!
 //! The cache stores rows, not verdicts. Further charges only add to a row's spent tokens. Therefore, unless tokens are
-//! given back, a call that is denied based on the cached row would also be denied by the backend, whatever its cost and
-//! wait. A different quota refills the row at a different rate, so the backend is asked if the quota has changed.
+//! given back, a call that is denied based on the cached row would also be denied by the backend, whatever it costs and
+//! however long it can wait. A changed quota refills the row at a different rate, so the backend is asked.
 //!
 //! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets and
 //! quota changes made by other processes, so it uses a row for at most [`MAX_AGE`].

@@ -123,9 +123,9 @@ impl RateLimiterBuilder {
 
     /// Sets how many rows of a remote backend are cached, at 100 bytes each. 0 turns the cache off. Defaults to 16,384.
     ///
-    /// For one second after a row is read, if the cached row shows that the backend would deny a call, the call is
-    /// denied without contacting the backend. Refunds, resets and quota changes made by this limiter take effect
-    /// immediately. Changes made by other processes take effect within a second.
+    /// A cached row is used for one second. If it shows that the backend would deny a call, the call is denied without
+    /// contacting the backend. Refunds, resets and quota changes made by this limiter take effect immediately. Changes
+    /// made by other processes take effect within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;

@@ -36,16 +36,16 @@ impl<'a> Charge<'a> {
         Charge { policy, subject: subject.into(), ask: Ask::cost(1), signals: None }
     }
 
-    /// Sets the number of tokens to spend, which is 1 by default. A charge that costs more than the quota's capacity is
-    /// always denied, unless it reserves tokens. A charge of 0 tokens is denied while the key is over its capacity.
+    /// Sets the number of tokens to spend, which is 1 by default. A charge above the quota's capacity is always denied,
+    /// unless it reserves tokens. A charge of 0 is denied while the key has spent more than its capacity.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
         self.ask = self.ask.for_cost(tokens);
         self
     }
 
-    /// Reserves the tokens for the time at which they become available, no matter how late. To make such a charge, use
-    /// [`hold_all`](crate::RateLimiter::hold_all).
+    /// Reserves the tokens for when they become available, however far in the future that is. To make such a charge,
+    /// use [`hold_all`](crate::RateLimiter::hold_all).
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
         self.ask = self.ask.reserve();

@@ -1,4 +1,4 @@
-//! Methods that change the quotas and blocks of a running limiter, and that return its statistics.
+//! Methods that change the quotas and blocks of a running limiter, or return its statistics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl RateLimiter {
     /// a shared backend, including limiters that start later.
     ///
     /// # Errors
-    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 changes are in
+    /// Fails if the quota denies everything or its algorithm is not the policy's, if 100,000 changes are already in
     /// effect, or if the backend cannot publish the change. If publishing fails, the change may still have been made.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
@@ -85,7 +85,7 @@ impl RateLimiter {
         self.change(policy, Setting::Quotas(QuotaScope::Key(key), quotas)).await
     }
 
-    /// Returns the tiers for which quotas are set at run time, including tiers that the policy does not define.
+    /// Returns the tiers whose quotas have been set at run time, including tiers that the policy does not define.
     #[cfg(feature = "serde")]
     pub(crate) fn changed_tiers(&self, policy: &crate::policy::PolicyName) -> Vec<String> {
         self.inner.overrides.tiers(policy)
@@ -109,7 +109,7 @@ impl RateLimiter {
         self.inner.publish(&content).await.map_err(SetQuotaError::Backend)
     }
 
-    /// Blocks a signal for the given time. On a shared backend, the block takes effect in all processes within a
+    /// Blocks a signal for the given duration. On a shared backend, the block takes effect in all processes within a
     /// second. A new block on a signal replaces the earlier block, even if the earlier block lasts longer. Unlike
     /// automatic blocks, manual blocks are never dropped before they end. If a call is already waiting when its key is
     /// blocked, the call is denied at its due time.
@@ -183,9 +183,9 @@ impl RateLimiter {
         }
     }
 
-    /// Gives this process's [leases](crate::Policy::leases) back to the backend. Call this method when the program
-    /// ends, after the last call. Otherwise, the leased tokens stay spent until the leases end (after at most four
-    /// seconds).
+    /// Gives this process's [leases](crate::Policy::leases) back to the backend. Call this method before the program
+    /// exits, after its last use of the limiter. Otherwise, the leased tokens stay spent until the leases end, which
+    /// takes up to four seconds.
     ///
     /// # Errors
     /// Fails if the backend fails.
@@ -196,8 +196,8 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the number of rows that the backend holds in this process for each policy, the largest number first. The
-    /// list is empty for a remote backend. Policies after the first 1,024 are counted together as `(others)`.
+    /// Returns the number of rows that the backend holds in this process for each policy, in descending order. The list
+    /// is empty for a remote backend. Policies after the first 1,024 are counted together as `(others)`.
     pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         self.inner.backend.rows_by_policy()
     }
@@ -221,38 +221,38 @@ impl RateLimiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Rows that the backend holds in this process; `None` for a remote backend.
+    /// The number of rows that the backend holds in this process. `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows evicted before they expired, whose keys got their full quotas back too early. `None` for a remote backend.
+    /// The number of rows evicted before they expired. Their keys have full quotas again. `None` for a remote backend.
     pub evictions: Option<u64>,
-    /// Charges to a row that several keys share because the table was full. A growing number means that a policy is
-    /// being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
+    /// The number of charges to rows that several keys share because the table was full. A growing number means that a
+    /// policy is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open, in which case calls fail immediately. `None` for a backend without one.
     pub circuit_open: Option<bool>,
-    /// Calls that are waiting for their due times.
+    /// The number of calls that are waiting for their due times.
     pub waiting: usize,
-    /// Callers whose denials are counted, including blocked callers.
+    /// The number of callers whose denials are counted, including blocked callers.
     pub offenders: usize,
-    /// Active blocks, manual and automatic.
+    /// The number of active blocks, manual and automatic.
     pub blocked: usize,
-    /// Quotas that are set at run time.
+    /// The number of quotas that have been changed at run time.
     pub changed_quotas: usize,
-    /// Automatic blocks that have not yet been published to the other processes.
+    /// The number of automatic blocks that have not yet been published to the other processes.
     pub pending_notices: usize,
-    /// Whether the last poll for notices from other processes (such as set quotas and blocks) failed. Earlier notices
-    /// stay in effect. `None` if there is no notice channel: with a memory backend, or if the channel is turned off.
+    /// Whether the last poll for notices from other processes failed. Earlier notices stay in effect. `None` if there
+    /// is no notice channel, because the backend is a memory backend or the channel is turned off.
     pub poll_failed: Option<bool>,
-    /// Mistakes that the limiter has noticed in the program; every count should be 0.
+    /// The mistakes in the program that the limiter has noticed. Every count should be 0.
     pub mistakes: Mistakes,
-    /// [Leases](crate::Policy::leases) that this process holds. Two leases on one quota of one key count as one.
+    /// The number of [leases](crate::Policy::leases) held. Two leases on the same quota of a key count as one.
     pub leases: usize,
-    /// Leased tokens that this process has not yet spent.
+    /// The number of leased tokens that this process has not yet spent.
     pub leased_tokens: u64,
 }
 
 impl Inner {
-    /// Deletes the rows, each of which has the given number of shards. Returns whether a row was found.
+    /// Deletes the given rows, each with its number of shards. Returns whether a row was found.
     pub(super) fn reset(&self, rows: &[(RowId<'_>, u8)]) -> BackendFuture<bool> {
         let mut shards: SmallVec<[RowId<'_>; 2]> = SmallVec::new();
         for (row, number) in rows {
@@ -275,7 +275,7 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache. Call the backend first, or an outdated row may be cached afterwards.
+    /// Removes rows from the block cache. Call this after the backend; otherwise, an outdated row may be cached again.
     pub(super) fn forget_denials(&self, windows: impl Iterator<Item = Digest>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(windows);

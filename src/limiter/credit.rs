@@ -30,8 +30,8 @@ impl RateLimiter {
     ///
     /// If a quota has [shards](crate::Quota::shards), each shard is credited with an equal share of the tokens. Blocks
     /// stay in effect, and waiting calls keep their due times. In a memory backend whose table is full, keys that share
-    /// a row cannot be credited. See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. The
-    /// credit takes effect even if the future is dropped.
+    /// a row cannot be credited. See [`remaining`](RateLimiter::remaining) for how to identify a client that a layer
+    /// limits. The credit takes effect even if the future is dropped.
     ///
     /// # Errors
     /// Fails if the backend fails. The credit may still have been made.

@@ -43,12 +43,12 @@ impl<'a> CallContext<'a> {
 pub(super) struct CallState {
     take: bool,
     waits: bool,
-    /// The shards to try if the backend denies the call.
+    /// The shards to try if the call is denied.
     others: Others,
     /// Whether any charge is enforced.
     enforced: bool,
     shadow: bool,
-    /// The decisions on all charges, which are kept while the enforced charges are decided alone.
+    /// The first decisions on all charges, kept while the enforced charges are decided again by themselves.
     first_decisions: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
@@ -70,7 +70,7 @@ impl CallState {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
     }
 
-    /// Allows a call that was denied only in shadow mode. Returns `Err` if the enforced charges must be decided alone.
+    /// Allows a call that was denied only in shadow mode. Returns `Err` if the enforced charges must be decided again.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
         if let Some(first) = self.first_decisions.take() {
@@ -106,7 +106,7 @@ impl RateLimiter {
         let CallContext { take, enforced, waits, guarded, patience, signals } = context;
 
         // 1. Resolve the row and its quotas: those set at run time, the caller's own, the tier's, or the policy's.
-        //    Quotas set for a tier or for all callers have already been removed if the caller has its own quotas.
+        //    If the caller has its own quotas, `changed` contains no quotas set for its tier or for all callers.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guarded && guard.is_needed();
@@ -181,8 +181,8 @@ impl RateLimiter {
         self.attempt(call, &takes)
     }
 
-    /// 4. Known: allow the call if the leases that this process holds cover it, or deny it if a recently read row shows
-    ///    that the backend would deny it.
+    /// 4. Known: allow the call if this process's leases cover it, or deny it if a recently read row shows that the
+    ///    backend would deny it.
     #[inline]
     fn attempt(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, leases, block_cache, time, .. } = &*self.inner;
@@ -301,7 +301,7 @@ impl RateLimiter {
         DecisionFuture::ready(Ok(decided))
     }
 
-    /// Decides the enforced charges alone, after other charges of the call were denied in shadow mode.
+    /// Decides the enforced charges by themselves, after other charges of the call were denied in shadow mode.
     #[cold]
     fn ask_enforced(&self, call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         self.decide_unblocked(call, undivided(takes).filter(|take| take.part.enforced).collect())
@@ -419,7 +419,7 @@ fn decisions(takes: &[Take<'_>], steps: &Steps) -> Decisions {
 
 #[cold]
 pub(super) fn cannot_wait() -> Error {
-    Error::new(ErrorKind::Unsupported, "a remote backend must be awaited, so it was not asked; await `limit` instead")
+    Error::new(ErrorKind::Unsupported, "a remote backend must be awaited, so it was not called; await `limit` instead")
 }
 
 #[cold]

@@ -32,23 +32,23 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// # Ok(()) }
 /// ```
 ///
-/// A listed caller is denied without a call to the backend. The client gets a 429 that does not state when to retry.
-/// Handlers and observers can read the rule with [`Decision::denied_rule`](crate::Decision::denied_rule).
+/// A listed caller is denied without a call to the backend. The client receives a 429 response that does not say when
+/// to retry. Handlers and observers can read the rule with [`Decision::denied_rule`](crate::Decision::denied_rule).
 ///
-/// A layer [reads](crate::RateLimitLayer::client_ip) signals from the request. In other calls, pass signals with
-/// methods such as [`Acquire::ip`](crate::limiter::Acquire::ip). Rules for user agents and countries, which the client
-/// or the CDN reports, stop only clients that do not disguise themselves.
+/// A layer [reads](crate::RateLimitLayer::client_ip) signals from the request. Outside of a layer, pass signals with
+/// methods such as [`Acquire::ip`](crate::limiter::Acquire::ip). User agents and countries are reported by the client
+/// or the CDN, so rules for them stop only clients that do not disguise themselves.
 ///
 /// # Rules that can never match
 /// A rule for a key matches only that exact key, including its type: the text `"7"` differs from the number 7 and from
 /// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches combined keys that contain it,
-/// such as those of `bearer().and(client_ip())`. To deny other combined keys, deny the whole key. To deny an address,
-/// deny its network. [`Key::anonymous`] matches all callers without a key.
+/// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches combined keys that contain this
+/// key, such as those of `bearer().and(client_ip())`. To deny other combined keys, deny the whole key. To deny an
+/// address, deny its network. [`Key::anonymous`] matches all callers without a key.
 ///
 /// If a layer can never apply a rule, the layer panics when it wraps a service, and the message explains what to add. A
 /// rule with the wrong type of key is not detected if the layer's keys come from a closure, an extractor with [`map`]
-/// or a custom extractor. If an unmatchable rule is added later, the rule is counted in
+/// or a custom extractor. Unmatchable rules that are added later are counted in
 /// [`Stats::mistakes`](crate::limiter::Stats::mistakes), and [reported](crate::observe::Observer::mistake) once for
 /// each kind of rule. If another layer or a handler applies the rule, turn the check off with
 /// [`ignore_unmatched_deny_rules`](crate::RateLimitLayer::ignore_unmatched_deny_rules).
@@ -206,7 +206,7 @@ impl Compiled {
 
     fn find_network(&self, address: IpAddr) -> Option<&Arc<DenyRule>> {
         self.prefixes.iter().rev().find_map(|length| {
-            let network = IpNet::new(address, *length).ok()?; // An IPv4 address has no prefix of 64 bits.
+            let network = IpNet::new(address, *length).ok()?; // An IPv4 address cannot have a 64-bit prefix.
             self.find(DenyKind::Network(network.trunc()))
         })
     }

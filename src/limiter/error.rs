@@ -68,7 +68,7 @@ impl fmt::Display for LimitError {
             LimitError::NoReservations(policy) => write!(
                 f,
                 "the quota of policy {policy:?} allows no reservations; add `Quota::max_reserved` or \
-                 `Quota::unlimited_reservations` to it (sliding windows have neither)"
+                 `Quota::unlimited_reservations` to it (sliding windows support neither)"
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! Decides calls while the backend fails.
+//! Decides calls when the backend fails.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -26,16 +26,16 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 ///
 /// A call that charges several policies fails if any of them has the mode `Deny`. A call that the backend does not
 /// support ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the
-/// failure mode decided. A recovered backend does not know about the charges that were made during the failure.
+/// failure mode decided. Once the backend has recovered, it does not know about the charges made during the failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// The call fails with the backend's error; the layer answers 503 with `Retry-After`.
+    /// The call fails with the backend's error; the layer responds with 503 and `Retry-After`.
     #[default]
     Deny,
     /// The charge is granted without a limit.
     Allow,
-    /// A limiter in this process decides, with a share of each quota. Created by [`fallback`](FailureMode::fallback).
+    /// A limiter in this process decides, using a share of each quota. Created by [`fallback`](FailureMode::fallback).
     #[non_exhaustive]
     Fallback {
         /// The share, which is more than 0 and at most 1.
@@ -45,8 +45,8 @@ pub enum FailureMode {
 
 impl FailureMode {
     /// Lets a limiter in this process decide. Each quota's rate, capacity and reservations are multiplied by `share`
-    /// and rounded down, but not below one token. With `n` processes, a share of 1/n is as strict as the quota itself.
-    /// Tokens that are spent in one outage still count in the next outage, until they are refilled.
+    /// and rounded down, but not below one token. With a share of 1/n each, `n` processes are together as strict as the
+    /// quota. Tokens that are spent during one outage still count in the next outage, until they are refilled.
     ///
     /// # Panics
     /// Panics unless `share` is above 0 and at most 1.

@@ -16,7 +16,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// The future that a call returns. With a memory backend, it is ready immediately.
 ///
 /// Charges are made when the limiter's method is called, not when the future is awaited. Dropping the future does not
-/// refund the charge.
+/// refund the charge, unless the future already contains a [`Reservation`](super::Reservation) that refunds it.
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
@@ -126,7 +126,7 @@ impl<T> Future for DecisionFuture<T> {
                 drop(takes);
                 match answer.0 {
                     State::Ready(answer) => break answer.map(|answer| finish(&pending.limiter, answer)),
-                    // The backend has been asked again, for example to try another shard.
+                    // The backend has been called again, for example to try another shard.
                     State::Pending(next, _) => *pending = next,
                 }
             },

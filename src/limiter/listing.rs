@@ -68,7 +68,7 @@ pub struct Block {
     pub age: Duration,
     /// The time until the block ends, which is more than zero.
     pub left: Duration,
-    /// The position of this automatic block among the caller's successive blocks, starting at 1; 0 for a manual block.
+    /// How many times in a row the caller has been blocked automatically, including this block; 0 for a manual block.
     pub times: u32,
     /// Whether this is a manual block, made by [`RateLimiter::block`].
     pub by_hand: bool,

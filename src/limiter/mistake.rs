@@ -89,9 +89,9 @@ impl MistakeKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {
-    /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. Names after
-    /// the first 10,000, and policies created for single calls after the first 65,536, are not compared. Quotas that
-    /// are [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
+    /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. Only the first
+    /// 10,000 names, and the first 65,536 policies created for single calls, are compared. Quotas that are
+    /// [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
     /// Charges for callers with a tier that the policy does not have. Policies without tiers do not count.
     pub unknown_tiers: u64,
@@ -101,7 +101,7 @@ pub struct Mistakes {
     pub impossible_costs: u64,
     /// gRPC requests that were refused with a plain HTTP status.
     pub plain_grpc_refusals: u64,
-    /// Rules that one of the layers can never apply: at most one of each kind after each change of the deny list.
+    /// Rules that one of the layers can never apply. A layer counts one rule of each kind per change of the deny list.
     pub unmatched_deny_rules: u64,
     /// Requests that were refused because they lack the peer address.
     pub missing_peers: u64,

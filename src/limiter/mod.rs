@@ -101,7 +101,7 @@ pub(crate) use waiting::WaitSlot;
 /// limiter.limit_all([Charge::new(&LOGIN, "ada"), Charge::new(&CHAT, "ada").cost(1200)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, "ada").await?, 8800);
 ///
-/// assert!(limiter.reset(&LOGIN, "ada").await?); // the password was right
+/// assert!(limiter.reset(&LOGIN, "ada").await?); // the password was correct
 /// assert_eq!(limiter.check(&LOGIN, "ada").await?.remaining(), 5); // spends nothing
 /// # Ok(()) }
 /// ```
@@ -141,7 +141,7 @@ impl RateLimiter {
         RateLimiterBuilder::new(backend)
     }
 
-    /// Spends one token of `subject` under `policy`. A denial is returned as an error.
+    /// Spends one of `subject`'s tokens under `policy`. A denial is returned as an error.
     ///
     /// # Errors
     /// Fails if the call is denied, or if the backend fails and the policy's [`FailureMode`] does not allow the call.
@@ -202,7 +202,7 @@ impl RateLimiter {
 
     /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. The row is deleted even
     /// if the future is dropped. Blocks stay in effect. Returns whether a row was found; a fully refilled row may
-    /// already be gone. See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
+    /// already be gone. See [`remaining`](RateLimiter::remaining) for how to identify a client that a layer limits.
     ///
     /// # Errors
     /// Fails if the backend fails.

@@ -10,11 +10,11 @@ use crate::policy::{Digest, Enforce, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Override(Override),
-    /// An automatic block, with its length and its position among successive blocks, or `None` if the block has ended.
+    /// An automatic block with its duration and the number of blocks in a row, or `None` if the block has ended.
     Block(Digest, Option<(Duration, u32)>),
-    /// A manual block and its length, or `None` if the block has ended.
+    /// A manual block and its duration, or `None` if the block has ended.
     ManualBlock(Digest, Option<Duration>),
-    /// A pause of a row and its length, or `None` if the pause has ended.
+    /// A pause of a row and its duration, or `None` if the pause has ended.
     Pause(Digest, Option<Duration>),
 }
 
@@ -90,7 +90,7 @@ impl NoticeContent {
     }
 }
 
-/// Parses the text of a notice. Returns `Some(None)` if the notice is a withdrawal, and `None` if its text is invalid.
+/// Parses a notice's text. Returns `Some(None)` if the notice withdraws a setting, and `None` if the text is invalid.
 fn optional<T>(notice: &Notice, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
     match notice.text.as_deref() {
         Some(text) => parse(text).map(Some),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn notices_of_other_versions_are_ignored() {
+    fn notices_from_other_versions_are_ignored() {
         let notice = |topic: &str, text: &str| Notice {
             topic: topic.into(),
             text: Some(text.into()),

@@ -59,7 +59,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = requested;
     }
 
-    /// Returns whether [`requested`](Observer::requested) is called. The answer must not change. Default: false.
+    /// Returns whether [`requested`](Observer::requested) is called, which must not change. Returns false by default.
     fn needs_keys(&self) -> bool {
         false
     }
@@ -183,10 +183,10 @@ impl<'a> Decided<'a> {
         self.tier
     }
 
-    /// Returns whether the charge raised the key's spent tokens from below a share of the capacity, such as 0.8, to at
-    /// least that share. Returns false for a check and for a denied charge. A key may pass the share repeatedly,
-    /// because tokens are refilled. Only one row counts: that of the quota with the fewest remaining tokens or, if the
-    /// quota has [shards](crate::Quota::shards), that of the charged shard.
+    /// Returns whether this charge raised the key's usage from below `share` of the capacity to `share` or more. A
+    /// share of 0.8 means 80% of the capacity. Returns false for checks and denied charges. A key can reach the share
+    /// repeatedly, because tokens are refilled. If there are several quotas, only the quota with the fewest remaining
+    /// tokens counts. If that quota has [shards](crate::Quota::shards), only the charged shard counts.
     pub fn passes(&self, share: f64) -> bool {
         !self.check && self.outcome() != Outcome::Denied && self.decision.passes(share)
     }
@@ -361,7 +361,7 @@ impl<'a> Blocked<'a> {
         self.lasts
     }
 
-    /// Returns the position of this block among the caller's successive blocks, starting at 1, or 0 for a manual block.
+    /// Returns how many times in a row the caller has now been blocked automatically, or 0 for a manual block.
     pub const fn times(&self) -> u32 {
         self.times
     }

@@ -1,4 +1,4 @@
-//! Settings that are changed at run time: quotas, enforcement, and the generations of rows. They are read in step 1.
+//! Settings that are changed at run time: quotas, enforcement, and the generations of rows.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -158,7 +158,7 @@ impl Overrides {
         self.count.store(count(&policies), Ordering::Release);
     }
 
-    /// Replaces all overrides with `changes`, each of which has the local time at which it was set.
+    /// Replaces all overrides with `changes`, each given with the local time at which it was set.
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = (Override, Micros)>) {
         // The new map is built before the lock is taken, so that decisions wait only for the swap.
         let mut policies = HashMap::new();
@@ -257,8 +257,8 @@ const MAX_OVERRIDES: usize = 100_000;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
-    /// The quota denies everything or has a different algorithm from the policy, the policy has no such tier, or the
-    /// share to enforce is not between 0.0 and 1.0.
+    /// The quota denies everything, its algorithm is not the policy's, the policy has no such tier, or the share to
+    /// enforce is not between 0.0 and 1.0.
     Quota(PolicyError),
     /// 100,000 changes are already in effect.
     TooMany,

@@ -13,7 +13,7 @@ use crate::backend::{BackendFuture, Error, ErrorKind, RowId, Take};
 use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, PolicyName, Subject};
 
 impl RateLimiter {
-    /// Pauses one key under a policy, for example because the API that the key stands for has answered 429 with
+    /// Pauses one key under a policy, for example because the API that the key stands for has responded with 429 and
     /// `Retry-After`. If the key is already paused, the pause that ends later stays in effect.
     ///
     /// During a pause, nothing is charged to the key. A call that may wait until the end of the pause is held until
@@ -49,15 +49,15 @@ impl RateLimiter {
     /// Ends a pause. Calls that are already held still wait until the original end of the pause.
     ///
     /// # Errors
-    /// Fails if the backend cannot notify the other processes. In this process, the pause ends nevertheless.
+    /// Fails if the backend cannot notify the other processes. The pause still ends in this process.
     pub fn resume(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
         let row = RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }.lasting_digest();
         self.inner.guard.pauses.resume(row);
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// Checks for pauses and blocks when charges are due. Returns decisions that are due at the end of a pause, if
-    /// there is one. Fails if the pause ends after `last`, or if one of the keys is manually blocked.
+    /// Checks for pauses and blocks when charges are due. If a row is paused, returns decisions that are due at the end
+    /// of the pause. Fails if the pause ends after `last`, or if one of the keys is manually blocked.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,

@@ -8,11 +8,11 @@ use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, Subject};
 
-/// This policy is never charged. Peeking at its row reads the backend's clock.
+/// A policy that is never charged. Its row is peeked at only to read the backend's clock.
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
-    /// Decides like [`limit`](RateLimiter::limit), but spends nothing. The result describes the current state.
+    /// Like [`limit`](RateLimiter::limit), but spends nothing. The result describes the current state.
     ///
     /// # Errors
     /// Fails if the call would be denied, or if the backend cannot decide.
@@ -29,8 +29,8 @@ impl RateLimiter {
         self.try_acquire(policy, subject).check()
     }
 
-    /// Returns what [`limit_all`](RateLimiter::limit_all) would return, or, if a charge reserves tokens, what
-    /// [`hold_all`](RateLimiter::hold_all) would return. Nothing is spent.
+    /// Makes the same decision as [`limit_all`](RateLimiter::limit_all) (or as [`hold_all`](RateLimiter::hold_all) if a
+    /// charge reserves tokens), but spends nothing.
     ///
     /// # Errors
     /// Fails if a charge would be denied, or if the backend cannot decide.
@@ -54,8 +54,8 @@ impl RateLimiter {
     }
 
     /// Returns the number of whole tokens that `subject` can spend. If the backend fails, the [failure
-    /// mode](crate::FailureMode) provides the answer; [`try_check`](RateLimiter::try_check) shows which of the two
-    /// decided.
+    /// mode](crate::FailureMode) decides instead. Use [`try_check`](RateLimiter::try_check) to find out whether this
+    /// has happened.
     ///
     /// To look up a client that a layer limits, pass the same key **and the same tier** as the layer. Without the tier,
     /// the policy's own quota is used. The layer's extractor creates the key from a request
@@ -83,8 +83,8 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns the row and the quota of a key, from which later answers can be computed as long as nothing is spent. If
-    /// there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
+    /// Returns a copy of a key's row with its quota. As long as nothing is spent, later decisions can be computed from
+    /// it. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.
@@ -116,8 +116,9 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quotas that apply to `subject`. Quotas set for the key take precedence, followed by the caller's own
-    /// quotas, quotas set for the tier, quotas set for all callers, the tier's quotas, and the policy's own quotas.
+    /// Returns the quotas that apply to `subject`. In order of precedence, these are the quotas set at run time for the
+    /// key, the caller's own quotas, the quotas set at run time for the tier, those set at run time for all callers,
+    /// the quotas that the policy defines for the tier, and the policy's own quotas.
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));

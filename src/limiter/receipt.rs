@@ -39,11 +39,11 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # What can be given back
 /// If the actual cost is higher than the charge, the difference is always charged, even if this takes the key over its
-/// capacity. If the cost is lower, the difference is given back, with exceptions that keep the key within its quota:
+/// capacity. If it is lower, the difference is given back, with these exceptions, which keep the key within its quota:
 /// - Tokens that were refilled in the meantime are not given back a second time. The charges of one key can be settled
 ///   in any order, but a refill between two settlements may reduce the number of tokens given back.
-/// - If, at the time of settlement, other calls for the key hold reservations that are not yet due (such as requests in
-///   `wait_up_to`), the difference is forfeited. If requests may wait, estimate their costs closely.
+/// - If, at the time of settlement, other calls for the key (such as requests in `wait_up_to`) hold reservations that
+///   are not yet due, the difference is forfeited. If requests may wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.
 /// - Tokens that a [credit](crate::RateLimiter::credit) has given back are not given back again. After a credit, the
 ///   whole difference may be forfeited.
@@ -110,7 +110,7 @@ impl Receipt {
         if !self.charges.is_empty() && self.is_settled() {
             return BackendFuture::ready(Ok(false));
         }
-        // Charges are settled in reverse, because only the last of several charges to a row can be given back in full.
+        // The order is reversed, because only the last of several charges to a row can be given back in full.
         let (mut charges, mut local, mut leased) = (Adjustments::new(), Adjustments::new(), true);
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
@@ -139,8 +139,8 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Cached denials are removed even if the actual cost is higher, because settling may convert a row to a quota
-        // that refills the row faster.
+        // Cached denials are removed even if the actual cost is higher, because settling may convert a row to a
+        // different quota, which may refill it faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row.digest().window(charge.window)));
         done.map(move |done| done && locally)
     }

@@ -121,7 +121,7 @@ impl Reservation {
         self.leave(Queues::complete)
     }
 
-    /// Waits until the charges are due, and keeps them. Dropping the future earlier gives the charges back.
+    /// Waits until the charges are due, and keeps them. Dropping the future before then gives the charges back.
     ///
     /// The wait can be shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop
     /// waiting. It can be longer if the key is [paused](RateLimiter::pause) at the due time, because the charges are

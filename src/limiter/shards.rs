@@ -106,8 +106,8 @@ impl Shards {
     }
 }
 
-/// Returns the takes to try after a denial: the denied keys use their other shards. Returns `None` if an enforced take
-/// without another shard was denied, because a second attempt would not help.
+/// Returns the takes to try after a denial, in which the denied keys use their other shards. Returns `None` if an
+/// enforced take without another shard was denied, because a second attempt would not help.
 pub(super) fn other_takes<'a>(takes: &[Take<'a>], others: &Others, steps: &[Step]) -> Option<Takes<'a>> {
     if others.is_empty() || takes.len() != steps.len() {
         return None;

@@ -1,4 +1,4 @@
-//! Snapshots of rows, from which later answers can be computed.
+//! Snapshots of rows, from which later decisions can be computed.
 
 use smallvec::SmallVec;
 
@@ -69,7 +69,7 @@ impl Snapshot {
     }
 
     /// Returns the state of the first of the [rows](Snapshot::rows). If the caller is blocked or on a deny list, the
-    /// row is not read, but reported as fully spent.
+    /// row is reported as fully spent without being read.
     pub fn state(&self) -> &State {
         &self.rows[0].1
     }
@@ -129,16 +129,16 @@ impl Snapshot {
     ///  "max_reserved":0,"spent":3.5,"previous":0,"ts":1767225600000000,"now":1767225600123456}
     /// ```
     ///
-    /// Durations are in whole microseconds, and instants are in microseconds since the Unix epoch. All numbers are
-    /// exact in an `f64`.
+    /// Durations are in whole microseconds, and instants are in microseconds since the Unix epoch. Every number can be
+    /// represented exactly as an `f64`.
     /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`, with `rate` tokens per `period`.
     /// - `capacity`: [`Quota::get_capacity`]. `max_reserved`: [`Quota::get_max_reserved`], `null` if unlimited.
     /// - `start`: the offset of window boundaries, modulo `period`; 0 for a bucket.
-    /// - `spent` and `ts`: [`State::spent`] (tokens refilled after `ts` are not yet subtracted) and [`State::at`].
+    /// - `spent` and `ts`: [`State::spent`] and [`State::at`]. Tokens refilled after `ts` have not yet been subtracted.
     /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window, otherwise 0.
     /// - `now` and `not_before`: [`now`](Snapshot::now), and [`not_before`](Snapshot::not_before) if it is not `None`.
-    /// - `clear` and `written_by`: [`State::clear`] and the algorithm of the quota that wrote the row, only if a
-    ///   different quota wrote the row and some of the spent tokens still count. In that case, `previous` belongs to
+    /// - `clear` and `written_by`: present only if a different quota wrote the row and some of the spent tokens still
+    ///   count. They contain [`State::clear`] and the algorithm of that quota. In this case, `previous` also belongs to
     ///   that quota.
     /// - `shards` and `rows`, only for a quota with [shards](Quota::shards): the number of shards, and a list of those
     ///   that were read. Each item has its own `rate`, `capacity` and `max_reserved`, and the fields of its row
@@ -189,7 +189,7 @@ fn max_reserved(quota: &Quota) -> String {
     quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string())
 }
 
-/// Returns the fields of a row, and the additional fields of a row that another quota wrote.
+/// Returns the fields that every row has, and the additional fields of a row that another quota wrote.
 fn row(quota: &Quota, state: &State, now: Micros) -> (String, String) {
     let writer = if is_foreign(quota, state, now) { writer(state) } else { None };
     // Clients need the carry only for algorithms that use it as a count.

@@ -11,7 +11,7 @@ impl TierNames {
         TierNames([const { OnceLock::new() }; MAX_TIERS])
     }
 
-    /// Returns the number of a tier, which is greater than 0. All tiers after the first 64 have the same number.
+    /// Returns the number of a tier, which is greater than 0. All tiers after the first 64 share one number.
     pub(super) fn number(&self, name: &str) -> u8 {
         let is_same = |slot: &OnceLock<Box<str>>| **slot.get_or_init(|| name.into()) == *name;
         (1..).zip(&self.0).find(|(_, slot)| is_same(slot)).map_or(OTHERS_NUMBER, |(number, _)| number)

@@ -50,7 +50,7 @@ impl DueTimer {
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // The timer is created at the first poll, because it needs a runtime.
+        // The timer is created on the first poll, because it needs a runtime.
         let sleep = self.sleep.get_or_insert_with(|| match self.instant {
             #[cfg(feature = "wait")]
             Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),

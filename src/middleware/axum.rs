@@ -14,7 +14,7 @@ use crate::limiter::{LimitError, Receipt};
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// Responds with 429 and the headers and body that the layer sends.
+/// Responds with 429, with the same headers and body as a layer's default refusal.
 ///
 /// ```
 /// use axum::extract::State;
@@ -66,7 +66,7 @@ macro_rules! into_response {
 
 into_response!(Denied, Error, LimitError);
 
-/// Responds with the error's [status](KeyError::status), 500 by default, and its message.
+/// Responds with the error's [status](KeyError::status) (500 by default) and its message.
 impl IntoResponse for KeyError {
     fn into_response(self) -> Response {
         default_response(&Cause::NoKey(self))
@@ -89,7 +89,7 @@ impl<S: Sync> FromRequestParts<S> for Receipt {
     }
 }
 
-/// Extracts `None` if no layer around the handler uses [`with_status`](super::RateLimitLayer::with_status).
+/// Extracts `None` if no layer that wraps the handler uses [`with_status`](super::RateLimitLayer::with_status).
 impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     type Rejection = Infallible;
 
@@ -98,7 +98,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     }
 }
 
-/// Extracts `None` if no layer around the handler uses [`with_receipt`](super::RateLimitLayer::with_receipt).
+/// Extracts `None` if no layer that wraps the handler uses [`with_receipt`](super::RateLimitLayer::with_receipt).
 impl<S: Sync> OptionalFromRequestParts<S> for Receipt {
     type Rejection = Infallible;
 
@@ -115,7 +115,7 @@ fn default_response(cause: &Cause) -> Response {
 fn extension<T: Clone + Send + Sync + 'static>(parts: &Parts, name: &str, method: &str) -> Result<T, KeyError> {
     parts.extensions.get().cloned().ok_or_else(|| {
         KeyError::new(format!(
-            "tollgate: no {name} in this request. Put a `RateLimitLayer` with `.{method}()` around this route"
+            "tollgate: no {name} in this request. Wrap this route in a `RateLimitLayer` with `.{method}()`"
         ))
     })
 }

@@ -23,7 +23,7 @@ pub(super) struct Target {
 
 pub(super) enum Chooser {
     Table(Table),
-    /// A closure that returns a target's name, and the index of each target.
+    /// A closure that returns a target's name, and the index of each target by name.
     Closure(Box<ChooseFn>, HashMap<String, usize>),
 }
 

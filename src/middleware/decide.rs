@@ -1,4 +1,4 @@
-//! Decides whether to admit a request, by converting its parts into charges and the limiter's decisions into a verdict.
+//! Decides whether to admit a request: converts its parts to charges, and the limiter's decisions to a verdict.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     Refuse(Cause),
 }
 
-/// Data carried over from an admitted request to its response.
+/// State that is kept from the admission of a request until its response.
 pub(super) struct Admission {
     pub(super) limit_headers: LimitHeaders,
     pub(super) status: Option<RateLimitStatus>,
@@ -40,7 +40,7 @@ pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
     /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
-    /// Whether a policy that is not enforced for all keys has no charge, because its key extractor returned an error.
+    /// Whether a key extractor's error was ignored because its policy is not enforced for all keys.
     has_ignored_error: bool,
 }
 
@@ -77,7 +77,7 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges under the rules that the request's route chooses and under the rules that always apply.
+    /// Returns the charges under the rules chosen for the request's route and under the rules for all requests.
     fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
         let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts, &self.limiter));
         let (rules, route_cost) = chosen.map_or((&[][..], None), |target| (&target.rules[..], target.cost));
@@ -224,7 +224,7 @@ impl LayerOptions {
         PendingSettlement { options: Arc::clone(self), receipt: Receipt::new(&self.limiter, decisions) }
     }
 
-    /// Returns whether the limits are enforced for these charges by the layer and by at least one of the policies.
+    /// Returns whether both the layer and at least one of the policies enforce the limits for these charges.
     fn is_enforced(&self, charges: &[RuleCharge]) -> bool {
         let is_enforced =
             |charge: &RuleCharge| self.limiter.enforces(self.rules[charge.rule].policy(), &charge.subject);

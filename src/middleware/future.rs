@@ -77,7 +77,7 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
 
     fn inner(admission: Admission, service: &mut S, mut parts: Parts, body: B) -> State<S, B> {
         let Admission { limit_headers, status, settlement } = admission;
-        // A layer that charged nothing keeps the extensions that an outer layer inserted.
+        // If this layer charged nothing, keep the extensions that an outer layer inserted.
         if let Some(status) = status {
             if !status.decisions().is_empty() || parts.extensions.get::<RateLimitStatus>().is_none() {
                 parts.extensions.insert(status);

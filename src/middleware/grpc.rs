@@ -68,7 +68,7 @@ const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
 const UNAUTHENTICATED: u16 = 16;
 
-/// Returns the wait in milliseconds, rounded up, or -1 ("do not retry") if waiting does not help.
+/// Returns the wait in milliseconds, rounded up, or -1 ("do not retry") if waiting would not help.
 fn pushback(retry: Option<Duration>) -> i32 {
     retry.map_or(-1, |retry| i32::try_from(retry.as_micros().div_ceil(1000)).unwrap_or(i32::MAX))
 }

@@ -20,11 +20,11 @@ use crate::policy::{Decision, Decisions};
 #[non_exhaustive]
 pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
-    /// draft-ietf-httpapi-ratelimit-headers-08 to -11. The values are appended to those that an inner limiter has sent.
+    /// draft-ietf-httpapi-ratelimit-headers-08 to -11. The values are appended to those of an inner limiter.
     ///
-    /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota: until
-    /// the window ends or, for a token bucket, until `r` tokens are refilled. For a denial, `t` is the time to wait,
-    /// and only the limits that were exceeded have a `RateLimit` item.
+    /// For an allowed request, `t` is the time until the window ends or, for a token bucket, the time needed to refill
+    /// `r` tokens. For a denial, `t` is the time to wait, and only the limits that were exceeded have a `RateLimit`
+    /// item.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
@@ -34,10 +34,10 @@ pub enum HeaderFamily {
     Draft6,
     /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for the same policy as `Draft6`.
     ///
-    /// For a denial, the reset is the time at which the request would be allowed. It is omitted if waiting does not
+    /// For a denial, the reset is the time at which the request would be allowed. It is omitted if waiting would not
     /// help. For an allowed request, it is the end of the window, or the time at which the token bucket will be full.
     XRateLimit(ResetUnit),
-    /// No headers that describe the limits. Refusals still have `Retry-After` and `Cache-Control`.
+    /// No headers that describe the limits. Refusals still carry `Retry-After` and `Cache-Control`.
     None,
 }
 
@@ -96,7 +96,7 @@ impl LimitHeaders {
     }
 
     /// A denial has `RateLimit` items only for the limits that were exceeded. Section 6 of draft-11 forbids windows
-    /// that end after `Retry-After`, and the windows of other policies may end later than that.
+    /// that end after `Retry-After`, as the windows of other policies might.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -146,8 +146,9 @@ impl LimitHeaders {
         if self.single && self.fields.iter().any(|(name, _)| headers.contains_key(name)) {
             return;
         }
-        // No window may end after a `Retry-After` that an inner limiter or a handler sent (see `draft_11`). An inner
-        // limiter that sends the three fields of draft 6 uses a different syntax in `RateLimit-Policy`.
+        // No window may end later than the time given by a `Retry-After` from an inner limiter or handler (see
+        // `draft_11`). An inner limiter that sends the three fields of draft 6 uses a different syntax in
+        // `RateLimit-Policy`.
         let (refused, three_fields) = (headers.contains_key(RETRY_AFTER), headers.contains_key(DRAFT_6[0]));
         for (name, value) in self.fields {
             let conflicts = name == RATELIMIT && (refused || three_fields) || name == RATELIMIT_POLICY && three_fields;
@@ -158,7 +159,7 @@ impl LimitHeaders {
     }
 }
 
-/// Adds `Retry-After` (if waiting helps) and `Cache-Control: no-store` to a refusal, unless they are already set.
+/// Adds `Retry-After` (if waiting would help) and `Cache-Control: no-store` to a refusal, unless they are already set.
 pub(super) fn add_retry_after(retry: Option<Duration>, headers: &mut HeaderMap) {
     if let Some(retry) = retry {
         headers.entry(RETRY_AFTER).or_insert_with(|| number(whole_seconds(retry)));

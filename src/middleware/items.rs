@@ -68,7 +68,7 @@ impl Item {
     }
 }
 
-/// Rounds a wait up to whole seconds, at least 1: an early retry is refused, and 0 invites an immediate retry.
+/// Rounds a wait up to whole seconds (at least 1), since a client that retries too early is refused again.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_quota_has_an_item_that_is_rendered_once() {
+    fn each_quota_of_a_policy_has_a_prepared_item() {
         let (free, pro) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(100, MINUTE));
         let items = PolicyItems::new(&Policy::new("api", free).tier("pro", pro));
         for (quota, text) in [(free, "\"api\";q=10;w=60"), (pro, "\"api\";q=100;w=60")] {

@@ -4,7 +4,7 @@
 //! 1. `poll_ready` polls the inner service. `call` keeps the ready instance for the request.
 //! 2. Unless the request is [skipped](RateLimitLayer::skip), the layer creates a charge for each rule: a policy, a
 //!    subject from the [key extractor](crate::key), and a cost.
-//! 3. The limiter decides all charges together:
+//! 3. The limiter decides on all charges together:
 //!    - Allowed: the request goes to the inner service.
 //!    - Reserved: the request waits until it is due, without holding a ready instance, and then goes to a clone of the
 //!      inner service. If the client disconnects, the reservation is canceled.

@@ -43,7 +43,7 @@ pub enum OnResponse {
     /// Reset the key, so that it has its full quota under the policy again.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
-    /// Use this in a layer around a client, after the server has refused a request.
+    /// Use this in a layer that wraps a client, when the server has refused a request.
     Pause(Duration),
 }
 
@@ -55,7 +55,7 @@ impl OnResponse {
     /// accounts. For such a limit, return [`OnResponse::Refund`] on success, and add a per-account limit as well (see
     /// the `login_protection` example). If your login handler always responds with a redirect, write your own closure.
     ///
-    /// If a gRPC response has its status in the trailers, the charge is kept, so call [`Receipt::reset`] in the method.
+    /// If a gRPC response sends its status in the trailers, the charge is kept; call [`Receipt::reset`] in the method.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
         let content_type = response.headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         let succeeded = match response.headers.get("grpc-status") {

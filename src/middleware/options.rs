@@ -93,7 +93,7 @@ impl LayerOptions {
         });
     }
 
-    /// Panics if limits of two policies have the same name. For example, a policy named `api;1d` conflicts with the
+    /// Panics if two policies have limits with the same name. For example, a policy named `api;1d` conflicts with the
     /// daily limit of the policy `api`.
     #[track_caller]
     fn check_names(&self) {

@@ -8,8 +8,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use super::refusal::Refusal;
 
-/// Returns a problem with a type from draft-ietf-httpapi-ratelimit-headers-11, section 5, or without a type if no key
-/// was found. The `detail` contains the message if there is no type or if waiting does not help.
+/// Returns a problem whose type is defined in draft-ietf-httpapi-ratelimit-headers-11, section 5. There is no type if
+/// no key was found. The `detail` is the message if there is no type or if waiting would not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();
@@ -40,7 +40,7 @@ fn body(refusal: &Refusal<'_>) -> Bytes {
         }
         body.push(']');
     }
-    // If waiting helps, a denial's headers already state how long to wait, so no detail is needed.
+    // If waiting helps, the headers of a denial already state how long to wait.
     if problem_type.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
         body.push_str(r#","detail":"#);
         json_string(&mut body, &refusal.message());

@@ -1,4 +1,4 @@
-//! Refusals of requests, and the responses that are sent for them.
+//! Refused requests and the responses to them.
 
 use std::fmt;
 use std::time::Duration;
@@ -35,7 +35,7 @@ use crate::policy::{Decisions, KeyFault, random};
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
-    /// A random time that is added to the wait. It is drawn only once, so that the headers and the body agree.
+    /// A random duration to add to the wait. It is drawn only once, so that the headers and the body agree.
     jitter: Duration,
     grpc: bool,
 }
@@ -90,7 +90,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the wait, including [jitter](super::RateLimitLayer::retry_jitter), or `None` if waiting does not help.
+    /// Returns how long to wait, with [jitter](super::RateLimitLayer::retry_jitter), or `None` if waiting cannot help.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
@@ -101,7 +101,7 @@ impl Refusal<'_> {
         retry.map(|retry| retry.saturating_add(self.jitter))
     }
 
-    /// Returns the value of `Retry-After`: [`retry_after`](Refusal::retry_after) in seconds, rounded up and at least 1.
+    /// Returns [`retry_after`](Refusal::retry_after) in whole seconds, rounded up (at least 1), as in `Retry-After`.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(whole_seconds)
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// Returns the time to wait, which is zero for a past date, or `None` if the header is missing or malformed.
+/// Returns how long to wait, or `None` if the header is missing or malformed. A past date means no wait.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, RETRY_AFTER)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(waits("Sun, 06 Nov 1994 11:59:59 GMT", noon), Some(Duration::ZERO));
         assert_eq!(waits(" 20 ", noon), Some(Duration::from_secs(20)));
         assert_eq!(waits("99999999999999999999999", noon), Some(Duration::from_secs(u64::MAX)));
-        // Without a valid `Date`, the date is compared with the system clock, which is past 2024.
+        // Without a valid `Date`, `Retry-After` is compared with the system clock, which is past 2024.
         assert_eq!(waits("Thu, 29 Feb 2024 23:59:59 GMT", "yesterday"), Some(Duration::ZERO));
         for other in ["", "-1", "1.5", "soon", "20 s"] {
             assert_eq!(waits(other, noon), None, "{other:?}");

@@ -25,19 +25,19 @@ use crate::policy::{Policy, suggestion};
 ///     .policy(Policy::new("todo/create", Quota::token_bucket(10, MINUTE)))
 ///     .default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
 ///
-/// // Choose policies in one table, in a layer around all routes. All other requests fall under the default policy.
+/// // Choose policies in a table for all routes. Requests that match no line fall under the default policy.
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).get(|| async {}))
 ///     .layer(limits.table([("POST /todos", "todo/create")]));
 ///
-/// // Or choose the policies with a closure.
+/// // Or choose policies with a closure.
 /// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
-/// A duplicate name causes a panic while the router is built, and so does an unknown name, unless a closure returns it.
-/// All layers created from one `RouteLimits` share a limiter, and routes with the same policy share its rows.
+/// A duplicate or unknown name causes a panic while the router is built, except for unknown names that a closure
+/// returns. All layers created from one `RouteLimits` share a limiter, and routes with the same policy share its rows.
 ///
-/// A layer around the router and a layer on a route both apply, and the outer layer also charges requests that the
+/// A layer that wraps the router and a layer on a route both apply, and the outer layer also charges requests that the
 /// inner layer refuses. To let a route's limit *replace* the default, use a single [`table`](RouteLimits::table).
 ///
 /// # Several limits for a route
@@ -60,7 +60,7 @@ use crate::policy::{Policy, suggestion};
 #[derive(Clone)]
 pub struct RouteLimits {
     key: Arc<dyn KeyExtractor>,
-    /// The options for all layers. Routes choose from this layer's `chosen` rules.
+    /// The options for all layers. Routes choose from its first `chosen` rules.
     layer: RateLimitLayer,
     /// The name and the target of each policy or group, in the order in which they were added.
     targets: Vec<(String, Target)>,
@@ -70,7 +70,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set. `key` is the extractor for policies that are added without an extractor of their own.
+    /// Creates an empty set of policies. `key` is the extractor for policies that have none of their own.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits::shared(Arc::new(key))
     }
@@ -80,7 +80,7 @@ impl RouteLimits {
         RouteLimits { key, layer, targets: Vec::new(), names: HashMap::new(), default: None }
     }
 
-    /// Adds a policy for the keys that this set's extractor finds.
+    /// Adds a policy that uses this set's key extractor.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -164,13 +164,13 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Sets options for all layers created from this set, such as their headers, their refusals,
-    /// [`skip`](RateLimitLayer::skip), and the cost and settlement for rules that have none of their own. Rules that
-    /// the closure adds apply to all requests, in addition to those that a route chooses. See
+    /// Sets options for all layers created from this set, such as [`headers`](RateLimitLayer::headers),
+    /// [`skip`](RateLimitLayer::skip), and the default [`cost`](RateLimitLayer::cost) of its rules. Rules that the
+    /// closure adds apply to all requests, in addition to those that a route chooses. See
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
     ///
     /// # Panics
-    /// Panics if the closure returns a layer other than the one that is passed to it.
+    /// Panics if the closure returns a layer other than the one passed to it.
     #[track_caller]
     #[must_use]
     pub fn configure(mut self, options: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> RouteLimits {
@@ -208,7 +208,7 @@ impl RouteLimits {
     }
 
     /// Creates a single layer for all routes from lines such as `("POST /todos", "todo/create")`. Each line consists of
-    /// a method, a route as it is given to the router, and the name of a policy or a group. A line without a method
+    /// a method, a route exactly as given to the router, and the name of a policy or a group. A line without a method
     /// (`"/todos"`) covers all methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
@@ -228,13 +228,13 @@ impl RouteLimits {
     ///
     /// # Mistakes
     /// A table does not know the router's routes. A line with a typo or with a different parameter name
-    /// (`/users/{user}` instead of `/users/{id}`) therefore applies to no request. In a test, check
-    /// [`RateLimitLayer::unused_routes`] and [`RateLimitLayer::unmatched_requests`] after some requests.
+    /// (`/users/{user}` instead of `/users/{id}`) therefore never matches a request. In a test, check
+    /// [`RateLimitLayer::unused_routes`] and [`RateLimitLayer::unmatched_requests`] after sending some requests.
     ///
     /// # Panics
-    /// Panics if a line names an unknown policy, occurs twice, or can never apply. A line can never apply if it has no
-    /// route, if it contains axum 0.7 syntax (`:id`, `*rest`), a query or an unmatched brace, or if its method is
-    /// misspelled or not in upper case.
+    /// Panics if a line names an unknown policy, occurs twice, or can never match a request. A line can never match if
+    /// it has no route, if it contains axum 0.7 syntax (`:id`, `*rest`), a query or an unmatched brace, or if its
+    /// method is misspelled or not in upper case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();

@@ -16,7 +16,7 @@ use super::on_response::{OnResponse, OnResponseFn};
 use super::options::expect_reservations;
 use crate::policy::Policy;
 
-/// One limit of a layer, with its own cost and its own way to settle charges. Convert a rule into a layer with
+/// One limit of a layer, optionally with its own cost and settlement. Convert a rule into a layer with
 /// [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a layer with [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
@@ -25,7 +25,7 @@ use crate::policy::Policy;
 ///
 /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
 /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
-/// // An upload without `Content-Length` costs about axum's default body limit. A cost of 0 would bypass the limit.
+/// // Uploads without `Content-Length` are charged roughly what axum's default body limit allows, rather than 0.
 /// const MAX_LENGTH: u64 = 2_000_000;
 ///
 /// let bytes = Rule::new(BYTES, key::client_ip()).cost(|req: &Parts| {

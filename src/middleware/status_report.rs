@@ -18,7 +18,7 @@ use crate::policy::{Enforce, Signals};
 
 impl RateLimitLayer {
     /// Returns the caller's limits and the limiter's current time. The limits of all rules are included, whatever route
-    /// the request matches. The error is the layer's response to a refused request.
+    /// the request matches. The error is the response with which the layer refuses the request.
     pub(crate) async fn status_report(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Response<Bytes>> {
         self.options.status_report(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.options)))
     }

@@ -102,7 +102,7 @@ fn entry<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Entry> {
 }
 
 /// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` if there is no axum
-/// router or if the route ends with a wildcard, like tonic's. Both are `None` if an axum router found no route.
+/// router or if the route ends with a wildcard, like tonic's routes. Both are `None` if an axum router found no route.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {

@@ -1,22 +1,22 @@
 //! The names and labels of [`Metrics`](super::Metrics). They are stable.
 //!
-//! The values of labels are policy names (or `(others)` after the first 512), tier names (or `(others)` after the first
-//! 64), fixed words, and the name of a [named](super::Metrics::named) limiter.
+//! Label values are policy names (or `(others)` after the first 512), tier names (or `(others)` after the first 64),
+//! fixed words, and the name of a [named](super::Metrics::named) limiter.
 
 /// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, `enforced` and, for callers with one
 /// of the policy's tiers, `tier`. In shadow mode, `enforced` is `false`, so `{outcome="denied",enforced="false"}`
 /// counts the ignored denials.
 ///
 /// A request under several policies is counted once under each policy. If one of them denies the request, a denial is
-/// counted under each of them, with the `reason` `refused_elsewhere` under the policies that did not deny it. To count
-/// refused requests, exclude `refused_elsewhere`. Undecided charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and
-/// requests without a rule or a key are not counted.
+/// counted under each of them. Under the policies that did not deny it, the `reason` is `refused_elsewhere`. To count
+/// refused requests, exclude this reason. Undecided charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests
+/// without a rule or a key are not counted.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
 /// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, as in [`DECISIONS`], `tier`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
-/// Counter: charges and checks that the backend could not decide, even if the fallback did. Labels: `policy`, `kind`.
+/// Counter: charges and checks that the backend failed to decide, even if a fallback did. Labels: `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
 /// Counter: automatic and manual blocks made by this process.

@@ -3,7 +3,7 @@
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Passes at most a given number of events in each second of a clock. The limit is exact with any number of threads.
+/// Lets at most a given number of events through in each second. The limit is exact with any number of threads.
 #[derive(Debug, Default)]
 pub(super) struct Sampler(Mutex<Counts>);
 
@@ -20,8 +20,8 @@ impl Sampler {
     pub(super) fn pass(&self, now: Micros, max: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.get() / 1_000_000;
-        // A late thread, which read the clock before the second changed, is counted in the new second. Otherwise, the
-        // late thread would reset the counts, and the next thread would reset them again.
+        // An event from a late thread, which read the clock before the second changed, counts in the new second.
+        // Otherwise, the late thread would reset the counts, and the next thread would reset them again.
         if !(second..=second + MAX_LATE_SECONDS).contains(&counts.second) {
             (counts.second, counts.passed) = (second, 0);
         }

@@ -10,11 +10,11 @@ use crate::backend::ErrorKind;
 use crate::limiter::observer::{Decided, Outcome, Settled};
 use crate::policy::{DecidedBy, Reason};
 
-/// The metric series of a policy. Each handle is set at its first use after an exporter is installed.
+/// Each handle is set at its first use after an exporter is installed.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) policy: SharedString,
-    /// The counters of each tier, and those of callers without a tier.
+    /// The counters for each tier, and those for callers without a tier.
     pub(super) counters: AppendOnlyMap<Option<SharedString>, AppendOnlyMap<Count, OnceLock<Counter>>>,
     pub(super) duration: OnceLock<Histogram>,
 }
@@ -48,7 +48,7 @@ impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
 }
 
 impl<K, V> AppendOnlyMap<K, V> {
-    /// Returns the value of the first key that matches. If there is none, adds `key()`, which must match, and `make()`.
+    /// Returns the value of the first matching key. If there is none, inserts `make()` under `key()`, which must match.
     pub(super) fn find_or_insert(&self, matches: impl Fn(&K) -> bool, key: impl Fn() -> K, make: impl Fn() -> V) -> &V {
         let mut map = self;
         loop {

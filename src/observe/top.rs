@@ -31,11 +31,11 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 /// [`show_keys`](Top::show_keys), also as [text](TopKey::text).
 ///
 /// # What is counted
-/// Counts are numbers of charges, not of tokens. A charge is *requested* if it was decided, and *refused* if its own
-/// policy denied it: by a quota, a deny list or a block. This includes denials in [shadow
-/// mode](crate::policy::Enforce), but not denials that only another policy caused. Checks and charges that the backend
-/// failed to decide are not counted. Counts start when the program starts, or at the last [`clear`](Top::clear), and
-/// include only the charges of this process.
+/// Counts are in charges, not tokens. A charge is *requested* if it was decided, and *refused* if its own policy denied
+/// it: by a quota, a deny list or a block. This includes denials in [shadow mode](crate::policy::Enforce), but not
+/// denials caused solely by another policy. Checks are not counted, and neither are charges that the backend failed to
+/// decide. Counts start when the program starts, or at the last [`clear`](Top::clear), and include only the charges of
+/// this process.
 ///
 /// # Memory and error bound
 /// For each policy, there are two sketches (one for requested and one for refused charges), with up to
@@ -43,9 +43,9 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 /// Policies after the first 512 share two sketches, so the results are the same for each of them.
 ///
 /// While [`TopKeys::max_error`] is 0, counts are exact. Otherwise, a count is never too low, and it is too high by at
-/// most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges, which is about
-/// the total divided by `max_keys`, or less if a few keys make up most of the total. Callers cannot choose keys that
-/// push out another caller's key.
+/// most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges. This is about
+/// the total divided by `max_keys`, or less if a few keys account for most of the total. Callers cannot choose keys
+/// that push out another caller's key.
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
@@ -184,7 +184,7 @@ impl TopKeys {
         self.total
     }
 
-    /// Returns the maximum number of charges of a key without a counter: 0 until a shard of the sketch is full.
+    /// Returns the most charges that a key without a counter can have had: 0 until a shard of the sketch is full.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }

@@ -17,7 +17,7 @@ use crate::policy::PolicyName;
 ///
 /// ```
 /// use tollgate::{MemoryBackend, RateLimiter, observe::Tracing};
-/// // Log at most one denial per second, at WARN, and keys that have spent 80% of their limit.
+/// // Log at most one denial per second at WARN, and report keys that have spent 80% of their limit.
 /// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).near_limit(0.8);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(tracing).build();
 /// ```
@@ -37,12 +37,12 @@ use crate::policy::PolicyName;
 /// | `mistake` | WARN, once for each mistake | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
-/// and, if present, `tier`, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of
-/// events and fields are stable, and so are the fixed values of fields. The message of an event is its name.
+/// and, if present, `tier`, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). Event names,
+/// field names and fixed field values are stable. The message of an event is its name.
 ///
-/// - **Several policies**: a request emits one event for each policy. If one policy denies the request, all of these
-///   events are `denied`. To see each refused request once, exclude the `reason` `refused_elsewhere`, which the events
-///   of the other policies have.
+/// - **Several policies**: a request causes one event for each policy. If one policy denies the request, all of these
+///   events are `denied`, and those of the other policies have the `reason` `refused_elsewhere`. Exclude this reason to
+///   see each refused request once.
 /// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
 /// - **Rate**: [`per_second`](Tracing::per_second) limits the events that have the field `suppressed`, which is the
 ///   number of events omitted since the last logged event. Policies after the first 512 are counted together.

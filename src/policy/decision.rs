@@ -45,7 +45,7 @@ pub struct Decision {
     charged: bool,
     /// The rows of all shards that a check has read, if the quota has several shards.
     shards: Option<ShardRows>,
-    /// Whether this charge is in shadow mode, and its call was let through instead of denied.
+    /// Whether this charge is in shadow mode and its call was let through instead of denied.
     shadowed: bool,
 }
 
@@ -84,8 +84,8 @@ impl Decision {
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
-        // The row is first advanced to `now`, because a sliding window's row that does not begin at a boundary would
-        // count as unspent.
+        // Advance the row to `now` first, because the row of a sliding window counts as unspent unless it begins at a
+        // boundary.
         let unspent = State { at: now, stamp: of.quota.stamp(), ..State::default() };
         let state = State { spent: of.quota.get_capacity() as f64, ..roll(&of.quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
@@ -142,8 +142,8 @@ impl Decision {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
-    /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
-    /// was denied. A charge in shadow mode counts only if it [was let through](Decision::is_shadowed).
+    /// Returns whether this charge was denied by its quota, a deny list or a block, rather than because another charge
+    /// was denied. For a charge in shadow mode, this is true only if it [was let through](Decision::is_shadowed).
     pub fn is_violated(&self) -> bool {
         !self.is_granted() && self.reason != Reason::RefusedElsewhere && (self.shadowed || self.is_enforced())
     }
@@ -218,7 +218,7 @@ impl Decision {
         self.of.quota.across_shards(tokens.ceil() as u64, self.shards_read())
     }
 
-    /// Returns whether the charge raised the row's spent tokens to or above this share of the capacity.
+    /// Returns whether this charge raised the row's spent tokens to or past `share` of the capacity.
     pub(crate) fn passes(&self, share: f64) -> bool {
         let (row, now) = (self.row(), self.step.now);
         let after = spent(&self.of.quota, &row, now);
@@ -245,8 +245,8 @@ impl Decision {
         full.map(|full| full.unwrap_or(Micros::MAX).since(now)).max().unwrap_or_default()
     }
 
-    /// For a denial, even one that was let through, the time after which the same charge succeeds if nothing else is
-    /// spent, with microsecond precision. `None` if the charge fits or can never succeed.
+    /// After a denial (even one that was let through), how long to wait until the same charge succeeds if nothing else
+    /// is spent, with microsecond precision. `None` if the charge fits or can never succeed.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -271,9 +271,9 @@ impl Decision {
     ///
     /// - After a denial by this quota, it is [`retry_after`](Decision::retry_after).
     /// - For fixed and sliding windows, it is the time until the window ends.
-    /// - For a token bucket, it is the time to refill that many tokens, or until the next token if none remain.
+    /// - For a token bucket, it is the time needed to refill that many tokens or, if none remain, the next token.
     ///
-    /// For a reservation, the time starts when the reservation is due.
+    /// For a reservation, this time starts when the reservation is due.
     pub fn window(&self) -> Duration {
         let Decision { of: ChargedQuota { quota, .. }, step, .. } = self;
         let remaining = self.remaining();
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_has_its_reason() {
+    fn each_outcome_has_the_expected_reason() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).max_reserved(1);
         let row = |spent: f64| State { spent, at: NOW, stamp: quota.stamp(), ..State::default() };
         let minute = Ask::cost(1).wait_up_to(MINUTE);

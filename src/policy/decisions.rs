@@ -11,7 +11,7 @@ use super::reason::{DecidedBy, Reason};
 use super::summary::seconds_up;
 use crate::algorithm::List;
 
-/// The decisions on several charges that were decided together: either all tokens were spent, or none.
+/// The decisions on all charges of a call, which spends either all of their tokens or none.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
@@ -149,7 +149,7 @@ impl Decisions {
         self.iter().filter(|decision| decision.is_violated())
     }
 
-    /// For a denial, even one that was let through, the longest wait among the decisions that
+    /// After a denial (even one that was let through), how long to wait: the longest wait among the decisions that
     /// [caused](Decision::is_violated) it. `None` if there is no denial or if the call can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
@@ -255,18 +255,18 @@ impl Denied {
         *self.0
     }
 
-    /// The time after which the same call succeeds if nothing else is spent, or `None` if the call can never succeed.
+    /// How long to wait until the same call succeeds if nothing else is spent, or `None` if the call can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
     }
 
-    /// [`retry_after`](Denied::retry_after) in whole seconds, rounded up and at least 1, as in the `Retry-After`
+    /// [`retry_after`](Denied::retry_after) in whole seconds, rounded up, with a minimum of 1, as in the `Retry-After`
     /// header.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(|wait| seconds_up(wait).max(1))
     }
 
-    /// [`retry_after`](Denied::retry_after) in whole milliseconds, rounded up and at least 1.
+    /// [`retry_after`](Denied::retry_after) in whole milliseconds, rounded up, with a minimum of 1.
     pub fn retry_after_millis(&self) -> Option<u64> {
         let millis = |wait: Duration| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         self.retry_after().map(|wait| millis(wait).max(1))

@@ -39,7 +39,7 @@ pub(crate) enum DenyKind {
 }
 
 impl DenyRule {
-    /// The longest pattern, label name or label value, in bytes.
+    /// The maximum length of a pattern, label name or label value, in bytes.
     pub const MAX_LENGTH: usize = 256;
 
     /// Denies a key under every policy. The key must equal the key that the extractor finds, including its type. Create

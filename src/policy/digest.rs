@@ -9,11 +9,11 @@ use super::key::Key;
 use super::name::PolicyName;
 
 /// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys, and
-/// digests are safe to log. Two different keys have the same digest with a probability of 2^-128. Without the secret,
-/// it is not possible to search for such keys.
+/// digests are safe to log. Two different keys have the same digest with a probability of 2^-128, and nobody can search
+/// for such keys without the secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
-    // Two words, because the 16-byte alignment of a `u128` would enlarge every struct that contains a digest.
+    // These are two words, because the 16-byte alignment of a `u128` would enlarge every struct that contains a digest.
     high: u64,
     low: u64,
 }
@@ -162,12 +162,30 @@ mod tests {
     }
 
     #[test]
-    fn a_key_made_from_a_digest_has_this_digest_under_every_secret() {
+    fn a_key_made_from_a_digest_has_that_digest_under_every_secret() {
         let digest = Secret::new([1; 16]).digest(&Key::from("ada"));
         assert_eq!(Secret::random().digest(&Key::from(digest)), digest);
         assert_eq!(format!("digest:{digest:?}").parse(), Ok(Key::from(digest)));
         assert_ne!(Secret::new([1; 16]).digest(&Key::from((digest,))), digest);
         assert_ne!(Secret::new([1; 16]).digest(&Key::from((digest, 1))), digest);
+    }
+
+    #[test]
+    fn generations_windows_and_shards_of_a_digest_differ() {
+        let digest = Digest::from_bits(0x1122_3344_5566_7788_99aa_bbcc_ddee_ff01);
+        assert_eq!((digest.at_generation(0), digest.window(0), digest.shard(0)), (digest, digest, digest));
+        let derived = [digest.at_generation(1), digest.at_generation(2), digest.window(1), digest.window(2)];
+        let all = derived.into_iter().chain((0..4).map(|index| digest.shard(index)));
+        assert_eq!(all.collect::<std::collections::HashSet<_>>().len(), 8);
+        assert_eq!(digest.at_generation(7).at_generation(7), digest);
+        assert_eq!(digest.shard(3).shard(3), digest);
+    }
+
+    #[test]
+    fn random_secrets_differ_in_both_halves() {
+        let (one, other) = (Secret::random(), Secret::random());
+        assert!(one.is_same(&one) && !one.is_same(&other));
+        assert!(one.0[..8] != other.0[..8] && one.0[8..] != other.0[8..]);
     }
 
     #[test]

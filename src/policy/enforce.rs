@@ -1,4 +1,4 @@
-//! The setting that determines the keys for which denials under a policy are enforced.
+//! The setting that determines for which keys a policy's denials are enforced.
 
 use super::digest::Digest;
 use super::named::{Policy, PolicyError};
@@ -88,7 +88,7 @@ impl Policy {
     /// layer is itself in [shadow mode](crate::RateLimitLayer::shadow), none of its policies is enforced.
     ///
     /// # Panics
-    /// Panics if a share is not between 0.0 and 1.0. In a `const`, this is a compile error.
+    /// Panics if the share is not between 0.0 and 1.0. In a `const`, this is a compile error.
     #[track_caller]
     #[must_use]
     pub const fn enforce(mut self, enforce: Enforce) -> Policy {
@@ -100,7 +100,7 @@ impl Policy {
     /// Like [`Policy::enforce`], but for shares that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a share is not between 0.0 and 1.0.
+    /// Fails if the share is not between 0.0 and 1.0.
     pub fn try_enforce(self, enforce: Enforce) -> Result<Policy, PolicyError> {
         self.check_enforcement(enforce)?;
         Ok(self.enforce(enforce))

@@ -58,12 +58,12 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key that all callers without a key share.
+    /// The key under which all callers without a key of their own are limited.
     pub fn anonymous() -> Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
 
-    /// The key of [`key::global`](crate::key::global), for limits that all callers share.
+    /// The key that [`key::global`](crate::key::global) finds for every request, for limits that all callers share.
     pub fn global() -> Key {
         Key::tuple(&[])
     }
@@ -226,9 +226,9 @@ impl From<IpAddr> for Key {
 }
 
 impl From<Digest> for Key {
-    /// Creates a key that stands for the key with this digest, which may come from a log event. A limiter with the same
-    /// [secret](crate::key::Secret) finds the same row and the same blocks. A [deny list](crate::protection::DenyList)
-    /// contains keys, not digests, so it never matches such a key.
+    /// Creates a key that stands for the key with this digest, which may come from a log event. A limiter with the
+    /// [secret](crate::key::Secret) that produced the digest finds the same row and the same blocks. A [deny
+    /// list](crate::protection::DenyList) contains keys, not digests, so it never matches such a key.
     fn from(digest: Digest) -> Key {
         Key::part(Tag::Digest, 0, &digest.to_bits().to_le_bytes())
     }
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_an_address_is_one_key() {
+    fn every_spelling_of_an_address_yields_the_same_key() {
         let key = Key::from(IpAddr::from([1, 2, 3, 4]));
         for text in ["1.2.3.4", "::ffff:1.2.3.4", "::ffff:102:304", "0:0:0:0:0:ffff:0102:0304"] {
             assert_eq!(Key::from(text.parse::<IpAddr>().unwrap()), key);

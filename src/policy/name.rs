@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_equal_in_all_generations() {
+    fn a_name_is_the_same_in_all_generations() {
         let (name, later) = (PolicyName::new("login"), PolicyName::new("login").at_generation(7));
         assert_eq!((&name, name.to_string(), name.bits()), (&later, later.to_string(), later.bits()));
         assert_eq!((name.generation(), later.generation()), (0, 7));

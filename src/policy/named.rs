@@ -117,7 +117,7 @@ impl Policy {
     /// # Panics
     /// Panics if the tier has already been added, if a quota would deny every call, or if its algorithm differs from
     /// that of the policy's quota. If the policy or a tier has [several quotas](Quotas), only quotas with the same
-    /// period must have the same algorithm, but there may be at most eight different periods in total.
+    /// period need the same algorithm, but there may be at most eight different periods in total.
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: impl Into<Quotas>) -> Policy {
@@ -257,7 +257,7 @@ impl Policy {
     }
 }
 
-/// Describes a conflict of limit names, such as between a policy `api;1d` and the daily quota of `api`.
+/// Describes a conflict between limit names, for example of the policy `api;1d` and the daily quota of `api`.
 pub(crate) fn limit_conflict<'p>(policies: impl Iterator<Item = &'p Policy>) -> Option<String> {
     let mut limits: HashMap<Cow<'p, str>, &'p PolicyName> = HashMap::new();
     for policy in policies {

@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// Returns the known name nearest to `name`, if their distance is at most 1 or at most a third of the name's length.
+/// Returns the known name nearest to `name`, if their edit distance is at most 1 or a third of the name's length.
 pub(crate) fn nearest<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
     if name.len() > MAX_NAME_LEN {
         return None;

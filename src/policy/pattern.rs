@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_patterns_that_combine_inner_and_other_text_are_searched_separately() {
+    fn only_patterns_that_combine_inner_text_with_other_text_are_searched_alone() {
         for (pattern, inner) in [("*Bot*", Some("bot")), ("**bot**", Some("bot")), ("bot*", None), ("*a*b*", None)] {
             assert_eq!(Pattern::new(pattern).inner(), inner, "{pattern}");
         }

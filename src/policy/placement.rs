@@ -61,4 +61,9 @@ mod tests {
         let (least, most) = (buckets.iter().min().copied(), buckets.iter().max().copied());
         assert!(least > Some(1_000) && most < Some(4_000), "{least:?} to {most:?}");
     }
+
+    #[test]
+    fn the_random_numbers_are_not_shown() {
+        assert_eq!(format!("{:?}", Placement::random()), "Placement(..)");
+    }
 }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_elements_do_not_count() {
+    fn unused_elements_are_ignored() {
         let both = |first| Quota::token_bucket(first, SECOND).and(Quota::token_bucket(1, MINUTE));
         assert_ne!(both(1), both(2));
         assert_eq!(both(1), both(1));

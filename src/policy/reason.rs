@@ -14,8 +14,8 @@ pub enum DecidedBy {
     Limiter,
     /// The limiter's [block cache](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
-    /// A [lease](crate::Policy::leases). Also used for denials while the process pauses its requests to the backend
-    /// because few tokens were left.
+    /// A [lease](crate::Policy::leases). Denials also have this value while the process pauses its requests to the
+    /// backend because few tokens were left.
     Lease,
 }
 
@@ -64,10 +64,10 @@ pub enum Reason {
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::protection::DenyList). The response shows only that retries fail.
+    /// The caller is on a [deny list](crate::protection::DenyList). The response reveals only that retries will fail.
     DenyList,
     /// The caller is temporarily [blocked](crate::protection::AutoBlock) or [paused](crate::RateLimiter::pause). The
-    /// response shows only when to retry.
+    /// response reveals only when to retry.
     Blocked,
 }
 

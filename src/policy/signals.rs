@@ -48,7 +48,7 @@ impl Signals {
         self
     }
 
-    /// Adds the label `country`. The code is two letters (ISO 3166-1).
+    /// Adds the label `country` with a two-letter ISO 3166-1 code.
     #[must_use]
     pub fn country(self, code: impl Into<String>) -> Signals {
         self.label(COUNTRY, code)
@@ -102,7 +102,7 @@ impl Signal {
         Signal(SignalKind::Key(key.into()))
     }
 
-    /// A signal for an address. For IPv6, it covers the /64 network, because a client usually controls all of it.
+    /// A signal for an address. An IPv6 address stands for its whole /64 network, which a client usually controls.
     pub fn ip(address: IpAddr) -> Signal {
         Signal(SignalKind::Ip(canonical(address)))
     }
@@ -142,7 +142,7 @@ impl Signal {
     }
 
     /// Returns the rule to show in a list of blocks. Returns `None` for a key, because its content is not stored, and
-    /// for a text that is too long for a rule, because clients could otherwise fill up the memory.
+    /// for a text that is too long for a rule, because clients could otherwise use up the memory.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,

@@ -24,7 +24,7 @@ pub struct Summary {
     pub remaining: u64,
     /// The seconds until the full limit is available, rounded up; see [`Decision::reset`]. 0 if it is available now.
     pub reset: u64,
-    /// The seconds until a retry succeeds, rounded up and at least 1; see [`Decision::retry_after`].
+    /// The seconds until a retry succeeds, rounded up, with a minimum of 1; see [`Decision::retry_after`].
     pub retry_after: Option<u64>,
 }
 

@@ -7,7 +7,7 @@ use super::duration;
 use super::quotas::Quotas;
 use crate::algorithm::{Algorithm, Quota};
 
-/// The number of windows of a row.
+/// The maximum number of windows per row.
 pub(crate) const MAX_WINDOWS: usize = 8;
 
 /// One quota of a charge.

@@ -32,16 +32,16 @@
 //! snapshot also has a `not_before` field, and every request is denied until that instant. The reason is not reported.
 //!
 //! # Access
-//! An endpoint reports the limit for the key that its extractor finds. A request cannot select a key in any other way.
-//! Use the same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`]. Put the endpoint where the
-//! extractor works, for example inside the authentication layer and under the same path parameters.
+//! An endpoint reports the limit for the key that its extractor finds. A request cannot ask for any other key. Use the
+//! same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`]. Put the endpoint where the extractor
+//! works, for example inside the authentication layer and under the same path parameters.
 //!
 //! Requests to the endpoints spend no tokens and write nothing. Responses have the header `Cache-Control: private,
 //! no-store`. Only `GET` and `HEAD` are supported. The endpoints set no CORS headers.
 //!
 //! # Limiting these endpoints
-//! By default, the endpoints are not limited, and each request reads the backend. Put them inside a layer, as in the
-//! example above, but not under the limit that they report: otherwise, a denied client could not see how long to wait.
+//! By default, the endpoints are not limited, and each request reads from the backend. Wrap them in a layer, as in the
+//! example above, but not in one with the limit that they report: a denied client could then not see how long to wait.
 
 mod named;
 
@@ -59,8 +59,8 @@ pub use named::of_any_caller;
 
 /// Creates an endpoint that reports the caller's limit under one policy as a
 /// [snapshot](crate::limiter::Snapshot::to_json). If `key` [skips](crate::key::Extraction::skip) the caller, the
-/// response is an empty list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is
-/// the same as the layer's.
+/// response contains an empty list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the
+/// response is the one that a layer would return.
 ///
 /// # Panics
 /// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).
@@ -100,9 +100,9 @@ where
     })
 }
 
-/// Creates an endpoint that returns the time of the limiter's backend, on which decisions are based, in microseconds
-/// since the Unix epoch: `{"now": 1767225600123456}`. Snapshots also contain this time, so only clients that get their
-/// snapshot in another way, for example embedded in a page, need this endpoint.
+/// Creates an endpoint that returns the time by which the limiter's backend decides, in microseconds since the Unix
+/// epoch: `{"now": 1767225600123456}`. Snapshots also contain this time, so this endpoint is needed only by clients
+/// that get their snapshot in another way, for example embedded in a page.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

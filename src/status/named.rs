@@ -9,9 +9,9 @@ use crate::limiter::RateLimiter;
 use crate::middleware::key::{Found, percent_decoded};
 use crate::policy::{KeyError, Policy};
 
-/// Creates an endpoint that reports the limit for any key. The client names the key in the query, as in
+/// Creates an endpoint that reports the limit for any key. The client passes the key in the query, as in
 /// `/limits/chat?key=ada@example.com`. `subject` converts this text to the key that the layer uses. A request without a
-/// `key` parameter, or with more than one, gets 400.
+/// `key` parameter, or with more than one, gets a 400 response.
 ///
 /// **Anyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
 /// when. Make the endpoint available only to authenticated operators. For users, use [`of`](super::of).

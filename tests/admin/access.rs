@@ -147,7 +147,7 @@ async fn wrong_methods_paths_and_queries_have_clear_errors() {
 
 /// Servers and proxies log URLs, so a URL must not contain a credential.
 #[tokio::test]
-async fn credentials_are_refused_in_urls_and_never_shown() {
+async fn credentials_are_rejected_in_urls_and_never_shown() {
     let server = TestServer::start().await;
     for key in ["bearer:sk_7f3a", "header(x-api-key):sk_7f3a", "cookie(session):sk_7f3a", "(7,bearer:sk_7f3a)"] {
         let in_url = server.get(&format!("key?key={key}")).await;
@@ -171,7 +171,7 @@ fn a_short_token_panics() {
     drop(bearer_tokens([("secret", Operator::editor("ada"))]));
 }
 
-/// Regression: clients do not send spaces around a token, so a token of spaces was in effect empty.
+/// Regression: clients do not send spaces around a token, so a token of only spaces was effectively empty.
 #[test]
 #[should_panic(expected = "expected a token of at least 16 visible ASCII characters for \"ada\"")]
 fn a_token_of_spaces_panics() {
@@ -180,7 +180,7 @@ fn a_token_of_spaces_panics() {
 
 #[test]
 #[should_panic(expected = "two operators have the same token")]
-fn a_token_of_two_operators_panics() {
+fn a_token_shared_by_two_operators_panics() {
     drop(bearer_tokens([(EDITOR, Operator::editor("ada")), (EDITOR, Operator::reader("eve"))]));
 }
 

@@ -52,7 +52,7 @@ async fn a_key_or_a_whole_policy_is_reset() {
     assert_eq!(audits.len(), 3 + 4, "refused changes are audited too: {audits:?}");
 }
 
-/// Regression: only the rows that the policy's own quota uses were deleted, but the answer reported `found`.
+/// Regression: only the rows that the policy's own quota uses were deleted, but the response reported `found`.
 #[tokio::test]
 async fn a_key_is_reset_in_all_shards_of_its_tier_and_of_its_own_quota() {
     let server = TestServer::start().await;
@@ -114,15 +114,15 @@ async fn keys_addresses_agents_and_labels_are_blocked_and_unblocked() {
     for (body, detail) in [
         (r#"{"lasts":"1h"}"#, "expected exactly one of `key`, `ip`, `user_agent` and `label`"),
         (r#"{"key":"7","ip":"192.0.2.7","lasts":"1h"}"#, "expected exactly one of"),
-        (r#"{"key":"7"}"#, "`lasts`: expected a time, such as \"15min\""),
-        (r#"{"key":"7","lasts":"soon"}"#, "`lasts`: expected a time"),
-        (r#"{"key":"7","lasts":"0s"}"#, "`lasts`: expected a time"),
+        (r#"{"key":"7"}"#, "`lasts`: expected a duration, such as \"15min\""),
+        (r#"{"key":"7","lasts":"soon"}"#, "`lasts`: expected a duration"),
+        (r#"{"key":"7","lasts":"0s"}"#, "`lasts`: expected a duration"),
         (r#"{"ip":"192.0.2.0/24","lasts":"1h"}"#, "IP address"),
         (r#"{"user_agent":"","lasts":"1h"}"#, "expected a string of 1 to"),
     ] {
         refused(&server, "block", body, detail).await;
     }
-    refused(&server, "unblock", r#"{"key":"7","lasts":"1h"}"#, "leave it out").await;
+    refused(&server, "unblock", r#"{"key":"7","lasts":"1h"}"#, "omit this field").await;
     assert!(limiter.blocks().is_empty());
 }
 
@@ -141,7 +141,7 @@ async fn a_change_is_audited_even_if_the_client_disconnects() {
     assert!(audit.starts_with(&format!("ada reset api digest:{digest} [] failed: the client disconnected")), "{audit}");
 }
 
-/// A backend that never answers.
+/// A backend that never responds.
 #[derive(Debug)]
 struct SlowBackend;
 

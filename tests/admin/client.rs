@@ -74,7 +74,7 @@ impl TestServer {
         self.send("POST", path, &[("authorization", &token), ("content-type", "application/json")], body).await
     }
 
-    /// Makes a change and returns the answer.
+    /// Makes a change and returns the body of the response.
     pub(crate) async fn change(&self, path: &str, body: &str) -> Value {
         let response = self.post(path, body).await;
         assert_eq!(response.status, 200, "{path} {body}: {}", response.body);

@@ -1,4 +1,4 @@
-//! The answers in `docs::operate` have the same fields as real answers.
+//! The responses in `docs::operate` have the same fields as real responses.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn the_answers_in_the_docs_have_the_fields_of_the_router() {
+async fn documented_responses_have_the_same_fields_as_real_responses() {
     let server = TestServer::start().await;
     for _ in 0..8 {
         drop(server.limiter.try_limit(&API, 7).await);

@@ -1,4 +1,4 @@
-//! The answers of the router: policies, the heaviest keys, limited keys, blocks, and why a key is limited.
+//! The router's responses: policies, the heaviest keys, limited keys, blocks, and why a key is limited.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -147,7 +147,7 @@ async fn a_limited_key_has_its_windows_and_what_helps() {
     assert_eq!(chat["helps"], helps);
 
     let free = why(&server, "key=%22eve%22").await;
-    assert_eq!(free["policies"].as_array().unwrap().len(), 2, "without a policy, the answer contains all policies");
+    assert_eq!(free["policies"].as_array().unwrap().len(), 2, "without a policy, the response contains all policies");
     assert_eq!((&free["policies"][0]["allowed"], &free["policies"][0]["helps"]), (&json!(true), &json!([])));
 }
 

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// Parses `text` in the format of the file extension of `name`. Panics if the JSON schema rejects a valid file.
+/// Parses `text` in the format of `name`'s file extension. Panics if the JSON schema rejects a valid file.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     let reader = reader();
     let config = match name.rsplit_once('.').expect("expected a file extension").1 {

@@ -9,7 +9,7 @@ use tollgate::{Config, key};
 use crate::app::{limiter, parse};
 
 #[test]
-fn an_error_lists_the_first_twenty_faults_and_counts_all() {
+fn an_error_lists_the_first_twenty_faults_and_counts_all_of_them() {
     for count in [1, 2, 19, 20, 21, 1000] {
         let mut text = String::new();
         for i in 0..count {
@@ -46,11 +46,11 @@ fn texts_larger_than_16_mib_are_rejected() {
 
 #[test]
 fn values_larger_than_64_mib_are_rejected_while_parsing() {
-    // The text has only two bytes per value, so the bound is exceeded by the parsed values but not by the text.
+    // The text has only two bytes per value, so only the parsed values exceed the bound.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
-    // A text of about 1 MiB exceeds the bound if it repeats a long string 100 times by alias.
+    // A text of about 1 MiB exceeds the bound if it repeats a long string 100 times through aliases.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
     let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();

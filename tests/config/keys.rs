@@ -15,7 +15,7 @@ const FILE: &str = r#"
 "#;
 
 #[tokio::test]
-async fn keys_in_a_file_deny_requests_with_these_credentials() {
+async fn requests_with_denied_credentials_are_refused() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let by = key::bearer().or(key::header("x-api-key")).or(key::cookie("session"));
@@ -33,7 +33,7 @@ async fn keys_in_a_file_deny_requests_with_these_credentials() {
 }
 
 #[test]
-fn adding_a_layer_panics_if_no_extractor_finds_a_denied_key() {
+fn adding_a_layer_panics_if_a_denied_key_can_never_match() {
     for key in ["'\"sk_leaked\"'", "4711", "'header(x-key):sk_leaked'"] {
         let config = toml(&format!("policies.default.quota = '1/min'\ndeny.keys = [{key}]"));
         let (limiter, _clock) = limiter(&config);

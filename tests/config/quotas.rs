@@ -67,7 +67,7 @@ fn fields(quota: &Quota) -> Value {
     Value::Object(table)
 }
 
-/// Generates values that a file may contain as a quota, valid or not.
+/// Generates values, valid or not, for a quota in a file.
 fn any_quota_value() -> impl Strategy<Value = Value> {
     let value = || {
         prop::sample::select(vec![

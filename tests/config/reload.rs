@@ -55,7 +55,7 @@ async fn new_quotas_apply_immediately_and_spent_tokens_stay_spent() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_policys_own_quota_does_not_affect_its_tiers() {
+async fn a_change_to_the_policys_own_quota_does_not_affect_its_tiers() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let api = config.policy("api").unwrap();
@@ -192,7 +192,7 @@ async fn a_reload_report_shows_the_first_twenty_changes() {
     let lines: Vec<_> = reloaded.to_string().lines().map(str::to_owned).collect();
     assert_eq!((reloaded.quotas().len(), lines.len()), (30, 21));
     assert_eq!(lines[0], "policies.p00.quota: 1/min → 2/min");
-    assert_eq!(lines[20], "policies: 10 more quotas");
+    assert_eq!(lines[20], "policies: 10 more quota changes");
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn reload_and_layer_reject_a_limiter_with_a_different_deny_list() {
     let text = panic_of(&config);
     assert!(text.contains("build it with `config.limiter(backend)`"), "{text}");
     let blocking = toml("policies.api.quota = '1/min'\nauto_block.policies = ['api']");
-    assert!(panic_of(&blocking).contains("blocks no callers"));
+    assert!(panic_of(&blocking).contains("does not block callers automatically"));
     // A limiter with the configuration's deny list is accepted.
     let own = RateLimiter::builder(tollgate::MemoryBackend::new()).deny_list(config.deny_list()).build();
     assert_eq!(config.reload(&own, &new).await.unwrap().rules_added().len(), 1);

@@ -184,7 +184,7 @@ limits.toml: routes.\"GET /todos\": { policies = [\"tenant\", \"api\"], cost = 1
 }
 
 #[test]
-fn a_file_that_names_keys_can_be_read_only_by_a_reader_with_these_keys() {
+fn a_key_in_a_file_must_be_registered_with_the_reader() {
     let text = "[policies.api]\nquota = \"1/s\"\nkey = \"user\"";
     let error = Config::parse("limits.toml", text, |text| toml::from_str(text)).unwrap_err().to_string();
     assert_eq!(

@@ -145,7 +145,7 @@ fn the_sample_with_every_field_is_valid_and_complete() {
 }
 
 #[test]
-fn unknown_fields_are_refused_by_the_reader_and_by_the_schema() {
+fn unknown_fields_are_rejected_by_the_reader_and_by_the_schema() {
     let mut tables = 0;
     for_each_value(&every_field(), "", &mut |pointer| {
         let mut file = every_field();
@@ -160,7 +160,7 @@ fn unknown_fields_are_refused_by_the_reader_and_by_the_schema() {
 }
 
 #[test]
-fn missing_fields_are_refused_by_the_reader_and_by_the_schema() {
+fn missing_fields_are_rejected_by_the_reader_and_by_the_schema() {
     let mut required = 0;
     for_each_value(&every_field(), "", &mut |pointer| {
         let mut file = every_field();
@@ -216,11 +216,11 @@ fn the_schema_accepts_every_value_that_the_reader_accepts() {
             }
         }
     });
-    assert!(accepted > 50 && both_refuse > 500, "{accepted} accepted, {both_refuse} refused by both");
+    assert!(accepted > 50 && both_refuse > 500, "{accepted} accepted, {both_refuse} rejected by both");
 }
 
 #[test]
-fn broken_files_with_unknown_or_missing_fields_are_refused_by_the_schema() {
+fn broken_files_with_unknown_or_missing_fields_are_rejected_by_the_schema() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config");
     let messages = std::fs::read_to_string(folder.join("messages.txt")).unwrap();
     let mut count = 0;
@@ -234,7 +234,7 @@ fn broken_files_with_unknown_or_missing_fields_are_refused_by_the_schema() {
 }
 
 #[test]
-fn the_files_of_the_examples_are_valid() {
+fn the_example_files_are_valid() {
     for path in ["examples/config_file/limits.toml", "examples/service/limits.toml"] {
         let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
         check(&json(path, &text)).unwrap_or_else(|error| panic!("{path}: {error}"));

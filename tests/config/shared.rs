@@ -115,7 +115,7 @@ async fn a_reload_in_one_process_applies_to_all_processes() {
     let (first, second) =
         (first_config.limiter(backend.clone()).build(), second_config.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
-        // The first process needs the notices even if the second process reloads the file that it started with.
+        // The first process needs the notices even if the second process reloads its original file.
         second_config.reload(&second, &file(own, free)).await.unwrap();
         assert_eq!(rates(&first_config, &first), (own.into(), free.into()));
         assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
@@ -205,7 +205,7 @@ async fn a_reload_is_refused_while_another_is_in_progress() {
     assert_eq!(rates(&config, &limiter), (32, 42));
 }
 
-/// A backend whose channel is pending once before it confirms a notice.
+/// A backend whose channel yields once before it confirms a notice.
 #[derive(Debug)]
 struct SlowBackend(SharedBackend);
 

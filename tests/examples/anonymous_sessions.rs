@@ -3,7 +3,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use crate::running::{Example, LOCALHOST, get, send, statuses};
 
 #[tokio::test]
-async fn without_a_session_an_address_has_three_requests() {
+async fn an_address_without_a_session_gets_three_requests() {
     let example = Example::start("anonymous_sessions", &[]);
     assert_eq!(statuses(4, example.address(), "GET /", &[]).await, example.promised("200 200 200 429"));
 }
@@ -39,7 +39,7 @@ async fn an_invented_session_is_limited_by_address() {
 
 #[cfg(target_os = "linux")] // Only Linux assigns all of 127.0.0.0/8 to the loopback interface.
 #[tokio::test]
-async fn a_session_is_ignored_from_another_address() {
+async fn a_session_is_ignored_if_another_address_sends_it() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     let cookie = open(&example, server).await;

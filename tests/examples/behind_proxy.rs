@@ -23,7 +23,7 @@ async fn forged_addresses_do_not_bypass_the_limit() {
     assert_eq!(forging(2, ONE, app).await, "429 429");
 }
 
-/// Sends requests that each have a different forged address. Returns their statuses.
+/// Sends requests, each with a different forged address. Returns their statuses.
 async fn forging(times: usize, client: Ipv4Addr, server: SocketAddr) -> String {
     let mut statuses = Vec::new();
     for i in 1..=times {

@@ -49,7 +49,7 @@ fn copy(name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn routes_have_the_limits_of_the_file() {
+async fn routes_have_the_limits_from_the_file() {
     let running = Running::start("config_file_routes");
     let response = running.create().await;
     assert!(response.has(running.example.promised(r#"ratelimit-policy: "create";q=5;w=60"#)), "{response:?}");

@@ -28,7 +28,7 @@ impl Example {
         Example::start_with(name, arguments, &[])
     }
 
-    /// Starts an example as `start` does, with the given environment variables.
+    /// Like `start`, but also sets the given environment variables.
     pub(crate) fn start_with(name: &'static str, arguments: &[&str], environment: &[(&str, &str)]) -> Example {
         // Change target/<profile>/deps to target/<profile>/examples.
         let mut path: PathBuf = std::env::current_exe().unwrap();

@@ -35,7 +35,7 @@ fn left(response: &TestResponse, policy: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn each_route_and_caller_has_the_limits_of_the_file() {
+async fn each_route_and_caller_has_the_limits_from_the_file() {
     let service = Service::start();
     let get = async |path: &str, headers: &[&str]| service.get(path, headers).await;
 
@@ -95,7 +95,7 @@ async fn an_address_that_guesses_tokens_is_refused_and_then_blocked() {
         wrong += 1;
         response = guess().await;
     }
-    // On a slow machine, a token may be refilled during the guesses.
+    // On a slow machine, the bucket may refill slightly while the loop is guessing.
     assert!((100..=105).contains(&wrong), "{wrong} guesses");
     assert!(response.status() == 429 && response.number("retry-after") < 60, "{response:?}");
     for _ in 0..25 {
@@ -108,7 +108,7 @@ async fn an_address_that_guesses_tokens_is_refused_and_then_blocked() {
 }
 
 #[test]
-fn the_server_lists_all_faults_of_a_broken_file() {
+fn the_server_reports_every_error_in_an_invalid_file() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/service/limits.toml");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("service_broken.toml");
     let text = std::fs::read_to_string(ours).unwrap();

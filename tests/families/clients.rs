@@ -1,4 +1,4 @@
-//! Common clients of each header family, reduced to the few lines that read the headers.
+//! Common clients for each header family, reduced to the few lines that read the headers.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     value.parse().ok()
 }
 
-/// Returns how long octokit's plugin-throttling waits: for the time in `retry-after` after a 429, or until one second
-/// after `x-ratelimit-reset` if no requests remain.
+/// Returns how long octokit's plugin-throttling waits. After a 429, it waits for the time in `retry-after`.
+/// Otherwise, if no requests remain, it waits until one second after `x-ratelimit-reset`.
 fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     let primary = number(headers, "x-ratelimit-remaining") == Some(0);
     match number(headers, "retry-after") {

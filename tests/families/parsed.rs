@@ -56,7 +56,7 @@ fn window(quota: &Quota) -> Duration {
         (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
     let micros = match quota.algorithm() {
         Algorithm::TokenBucket => (limit * period).div_ceil(rate),
-        // `w` is a number of whole windows, such as two windows for 10 per minute with a capacity of 15.
+        // `w` spans whole windows, such as two windows for 10 per minute with a capacity of 15.
         Algorithm::FixedWindow => limit.div_ceil(rate) * period,
         Algorithm::SlidingWindow => period,
         other => panic!("add {other:?} here"),
@@ -64,8 +64,8 @@ fn window(quota: &Quota) -> Duration {
     Duration::from_micros(micros as u64)
 }
 
-/// Sends a request for each pair of cost and preceding wait, and compares each response with the decisions. Returns the
-/// number of refusals.
+/// Sends requests, each given as its cost and the wait before it, and compares each response with the decisions.
+/// Returns the number of refusals.
 fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());

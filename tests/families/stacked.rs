@@ -115,7 +115,7 @@ async fn draft_6_and_draft_11_fields_are_never_mixed() {
         lines(&take(&mixed, 1).await),
         [r#"ratelimit: "inner";r=9;t=54"#, r#"ratelimit-policy: "inner";q=10;w=60"#]
     );
-    // The outer layer still limits requests, and its own refusals have its headers.
+    // The outer layer still limits requests, and its own refusals carry its headers.
     for _ in 0..4 {
         take(&mixed, 1).await;
     }

@@ -15,7 +15,7 @@ async fn each_response_has_the_remaining_tokens_and_their_window() {
     for left in (0..10).rev() {
         let answer = client.get().await;
         assert_eq!((answer.status, answer.policies()), (200, vec![("ten".into(), 10, 60)]));
-        // r / t never exceeds q / w: with 9 tokens left, t is 54 s. With no tokens left, t is the 6 s in which the next
+        // r / t never exceeds q / w: with 9 tokens left, t is 54 s. With no tokens left, t is the 6 s until the next
         // token is refilled.
         assert_eq!(answer.limits(), [("ten".into(), left, Some(6 * left.max(1)))]);
         assert!(!answer.headers.contains_key(CACHE_CONTROL));
@@ -67,8 +67,8 @@ async fn an_outer_limiter_appends_to_the_headers_of_an_inner_limiter() {
     assert_eq!(answer.policies(), [("inner".into(), 1, 60), ("outer".into(), 60, 3600)]);
     assert_eq!(answer.limits(), [("inner".into(), 0, Some(60)), ("outer".into(), 59, Some(59 * 60))]);
 
-    // The inner layer refuses the request, and its Retry-After is kept. The outer layer has already made its own
-    // charge.
+    // The inner layer refuses the request, and its Retry-After is kept. The outer layer has already charged the
+    // request.
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(60)));
     assert_eq!(refused.policies(), answer.policies());

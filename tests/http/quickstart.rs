@@ -26,7 +26,7 @@ async fn ten_of_eleven_concurrent_requests_pass_and_one_is_refused() {
 }
 
 #[test]
-fn an_occupied_port_is_named_in_the_error_with_the_variable_to_set() {
+fn the_error_for_an_occupied_port_names_the_port_and_the_variable_to_set() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let output = command().env("PORT", port.to_string()).output().unwrap();

@@ -40,7 +40,7 @@ async fn a_refusal_is_sent_before_the_body_is_read_and_without_calling_the_handl
 }
 
 #[tokio::test]
-async fn a_missing_peer_address_is_refused_with_500_and_counted_as_a_mistake() {
+async fn a_request_without_a_peer_address_gets_a_500_and_counts_as_a_mistake() {
     let (limiter, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(THREE, key::client_ip()).limiter(&limiter));
     let answer = oneshot(&app, Request::new(Body::empty())).await;

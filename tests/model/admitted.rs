@@ -1,4 +1,4 @@
-//! Checks in exact arithmetic that the admitted tokens are within the quota's bound.
+//! Checks, in exact arithmetic, that the admitted tokens are within the quota's bound.
 
 use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
@@ -24,10 +24,10 @@ impl AdmittedCharge {
 /// Checks the tokens used in every interval between two charges.
 ///
 /// For token buckets and fixed windows, the limit is the capacity plus the tokens refilled since the start of the
-/// interval. An interval that *begins* with a reservation has a higher limit, because the reservation may cost more
-/// than the capacity. In addition, the due time is rounded up to a whole microsecond or to a window boundary, so some
-/// excess tokens may be refilled. In such an interval, the reservation's cost plus the excess replaces the capacity. A
-/// refund returns at most as many tokens as the capacity, so the cost counts only up to `used` plus the capacity.
+/// interval. An interval that *begins* with a reservation may have a higher limit. If the reservation's cost is larger
+/// than the capacity, it replaces the capacity, but counts only up to `used` plus the capacity, because a refund
+/// returns at most the capacity. The limit then also includes the excess tokens that are refilled because due times are
+/// rounded up.
 pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     let mut admitted: Vec<AdmittedCharge> = admitted.to_vec();
     admitted.sort_by_key(|charge| charge.due);
@@ -75,7 +75,7 @@ fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns the most excess units that are refilled because a wait is rounded up to a microsecond or a window boundary.
+/// Returns the most excess units refilled because a wait is rounded up to a microsecond or a window boundary.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

@@ -1,5 +1,5 @@
-//! A slow, simple limiter in exact integer arithmetic. It implements the definitions of the algorithms independently of
-//! their code.
+//! A slow, simple limiter in exact integer arithmetic. It implements the algorithms from their definitions,
+//! independently of the crate's code.
 //!
 //! A token consists of `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
 //! integers. To find a retry time, the model searches for the first instant at which the call is granted.
@@ -17,7 +17,7 @@ pub(crate) struct Model {
     pub(crate) rate: i128,
     pub(crate) period: i128,
     pub(crate) capacity: i128,
-    /// The capacity plus the reservable tokens, or `None` if there are no reservations.
+    /// The capacity plus the reservable tokens, or `None` if reservations are not allowed.
     pub(crate) ceiling: Option<i128>,
     pub(crate) start: i128,
 }
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// Returns the number of units by which a charge of `cost` would exceed `level` tokens at `now`. The result is at
+    /// Returns by how many units the row would exceed `level` tokens if `cost` were charged at `now`. The result is at
     /// most 0 if the charge fits.
     pub(crate) fn over(&self, row: &Row, now: i128, cost: i128, level: i128) -> i128 {
         self.level(row, now) + (cost - level) * self.period
@@ -147,8 +147,8 @@ impl Model {
     }
 
     /// Returns the first instant at or after `now` at which the ask is granted if nothing else is spent. The search
-    /// proceeds in spans: whole windows for a fixed window, single instants for the other algorithms. An ask that is
-    /// granted at one instant is also granted in the rest of the span, and at the end of every later span.
+    /// first finds the span (a window for a fixed window, otherwise a single instant), and then the instant in the
+    /// span. Once an ask is granted, it is also granted in the rest of the span and at the end of every later span.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

@@ -139,7 +139,7 @@ fn sampling_is_exact_with_eight_threads() {
 }
 
 #[test]
-fn late_threads_do_not_restart_a_second() {
+fn out_of_order_clock_readings_do_not_restart_a_second() {
     #[derive(Debug)]
     struct AlternatingClock(Arc<AtomicUsize>);
     impl Clock for AlternatingClock {

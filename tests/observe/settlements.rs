@@ -64,7 +64,7 @@ async fn settle_and_reset(limiter: &RateLimiter) -> Result<(), LimitError> {
 }
 
 #[tokio::test]
-async fn observers_receive_settlements_refunds_cancels_and_resets() {
+async fn observers_receive_settlements_refunds_cancellations_and_resets() {
     let events = EventLog::default();
     let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
     settle_and_reset(&limiter).await.unwrap();

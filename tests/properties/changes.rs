@@ -136,7 +136,7 @@ fn play(
             let is_foreign =
                 before.stamp != tollgate::algorithm::stamp(&quota) && now < before.clear && before.spent > 0.0;
             if is_foreign && actual <= receipt.cost {
-                prop_assert_eq!(state, before, "a row that was written under another quota was refunded");
+                prop_assert_eq!(state, before, "a refund changed a row that was written under another quota");
             }
             continue;
         }
@@ -172,7 +172,7 @@ fn ignore(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -> Result
 proptest! {
     #![proptest_config(cases(8000))]
 
-    /// Alternating quotas with the same algorithm admit at most one capacity more than the largest one admits alone.
+    /// Quotas with the same algorithm admit at most twice the largest capacity, plus the refill of the fastest quota.
     #[test]
     fn alternating_quotas_with_the_same_algorithm_stay_within_the_largest_bound(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
@@ -196,8 +196,8 @@ proptest! {
         check(&quotas, &charges, Bound::Sum)?;
     }
 
-    /// A denial changes neither the row nor the retry time. The retry time is sufficient and tight, and not later than
-    /// `clear`. A later `clear` does not admit more tokens.
+    /// A denial leaves the row as it is. Its retry time is exact, does not move, and is never after `clear`. A later
+    /// `clear` does not admit more tokens.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),

@@ -1,5 +1,5 @@
-//! Clocks that step back, or that jump ahead and return. With such a clock, at most one additional capacity is
-//! admitted, and no key is locked out.
+//! Clocks that step back, or that jump ahead and return. With such a clock, a row admits at most one capacity more than
+//! usual, and no key is locked out.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(cases(6000))]
 
     /// The retry time is correct after any change of the clock. It is at most twice the time needed to repay the debt:
-    /// the row may be ahead of the clock by up to that time, and the repayment then takes as long again.
+    /// the clock may need this long to catch up with the row, and then the repayment takes as long again.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -74,7 +74,7 @@ proptest! {
     /// Only fixed windows are checked with refunds. In a bucket, a refund after a step back may count the latest part
     /// of the refill twice, because the row does not store that part.
     #[test]
-    fn no_interval_is_repaid_twice_when_the_clock_steps_back(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
+    fn no_interval_refills_tokens_twice_when_the_clock_steps_back(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
         let (mut admitted, mut open) = (Vec::<(Micros, i128)>::new(), Vec::new());
         for raw in history {

@@ -13,7 +13,7 @@ proptest! {
     #![proptest_config(cases(10_000))]
 
     /// Any mix of charges, refunds and up to three credits. A charge may be refunded after a credit has already
-    /// returned its tokens, so each credit raises the limit for every interval.
+    /// returned its tokens, so each credit raises the bound for every interval.
     #[test]
     fn credits_raise_the_bound_by_at_most_their_tokens(
         quota in prop_oneof![3 => tiny(), 1 => bucket_or_window(), 1 => sliding()],

@@ -43,7 +43,7 @@ proptest! {
         mixed(&quota, begin, &history, false)?;
     }
 
-    /// If the reservations are canceled from the last to the first, the next caller gets the first due time.
+    /// If the reservations are canceled in reverse order, the next caller gets the first due time.
     #[test]
     fn a_canceled_reservation_goes_to_the_next_caller(
         quota in bucket_or_window(),
@@ -70,9 +70,9 @@ proptest! {
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
     }
 
-    /// The reservation is canceled some time after it was made, but before it is due.
+    /// The next caller with the same cost gets the same due time, even if the reservation is not canceled immediately.
     #[test]
-    fn a_reservation_canceled_later_keeps_its_due_time(
+    fn the_due_time_of_a_canceled_reservation_can_be_granted_again(
         quota in bucket_or_window(),
         begin in begin(),
         history in history(12),

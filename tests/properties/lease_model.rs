@@ -1,5 +1,5 @@
 //! Every interleaving of two processes that lease tokens from one row. Any message may be lost, and either process may
-//! die, at any step. Time advances in steps, so a lease can also end at any point of a history.
+//! die, at any step. Time advances in steps, so a lease can also end at any point in a history.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tollgate::algorithm::{
     Ask, LEASE_LIFE, LeaseId, LeaseReport, Micros, Outstanding, State, lease, settle_leases, step,
 };
 
-/// The capacity is twelve tokens, and one token is refilled in each time step. A lease has two tokens and lasts for two
-/// to four steps.
+/// The capacity is twelve tokens, and one token is refilled in each time step. A lease holds two tokens and lasts for
+/// two to four steps.
 const CAPACITY: u64 = 12;
 const STEP: Duration = Duration::from_micros(LEASE_LIFE.as_micros() as u64 / 2);
 const QUOTA: Quota = Quota::token_bucket(1, STEP).capacity(CAPACITY);

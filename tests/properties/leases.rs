@@ -234,7 +234,7 @@ fn broken(histories: u64, algorithm: Algorithm, mistake: Mistake) -> (usize, u64
 }
 
 #[test]
-fn leases_keep_the_bound() {
+fn leases_stay_within_the_bound() {
     for algorithm in ALGORITHMS {
         let (broken, leased) = broken(600, algorithm, Mistake::None);
         println!("{algorithm:?}: 600 histories, {leased} tokens leased, {broken} histories beyond the bound");

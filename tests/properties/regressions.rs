@@ -1,4 +1,4 @@
-//! Minimal cases of bugs that the property tests found.
+//! Minimal test cases for bugs that the property tests found.
 
 use std::time::Duration;
 

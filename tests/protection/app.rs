@@ -23,7 +23,7 @@ pub(crate) fn user(req: &Parts) -> Subject {
     user.map_or(Subject::anonymous(), Subject::new)
 }
 
-/// Creates a layer that limits each user and takes client addresses and countries from the headers of a local proxy.
+/// Creates a layer that limits each user and takes client addresses and countries from headers set by a local proxy.
 pub(crate) fn layer(limiter: &RateLimiter, policy: &Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy, user)
         .limiter(limiter)

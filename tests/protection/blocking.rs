@@ -37,7 +37,7 @@ fn fixture(rules: AutoBlock) -> Fixture {
 }
 
 impl Fixture {
-    /// Causes a denial of `key` by a call that costs more than the capacity.
+    /// Makes a call for `key` that is denied because it costs more than the capacity.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
         now(self.limiter.try_acquire(policy, key).cost(policy.quotas()[0].get_capacity() + 1).send()).reason()
     }
@@ -91,7 +91,7 @@ fn the_window_of_denials_is_exact_to_the_microsecond() {
     }
 }
 
-/// Regression: the first window began at the clock's epoch, so the window ended too early.
+/// Regression: the first window began at the clock's epoch, so it ended too early.
 #[test]
 fn the_first_window_begins_with_the_first_denial() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
@@ -120,7 +120,7 @@ fn the_next_denial_after_a_success_begins_a_new_window() {
 }
 
 #[test]
-fn success_resets_the_counts_only_if_configured() {
+fn a_success_resets_the_counts_only_if_configured() {
     for (rules, is_blocked) in
         [(block_after_three(&[&ONE]).reset_on_success(), false), (block_after_three(&[&ONE]), true)]
     {
@@ -263,7 +263,7 @@ fn a_block_covers_a_whole_ipv6_network_but_not_its_neighbor() {
 }
 
 #[tokio::test]
-async fn checks_and_shadow_mode_do_not_count() {
+async fn checks_and_requests_in_shadow_mode_are_not_counted() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for _ in 0..10 {
         drop(now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check()));
@@ -332,7 +332,7 @@ fn shared_keys_are_never_blocked() {
 }
 
 #[tokio::test]
-async fn a_global_limit_does_not_block_its_key() {
+async fn the_key_of_a_global_limit_is_never_blocked() {
     let fixture = fixture(block_after_three(&[&ONE]));
     let layer = tollgate::RateLimitLayer::new(&ONE, key::global())
         .limiter(&fixture.limiter)
@@ -370,7 +370,7 @@ async fn denied_reservations_count_and_canceled_reservations_do_not() {
 }
 
 #[test]
-fn denials_by_a_fallback_count_and_calls_that_fail_open_do_not() {
+fn denials_by_the_fallback_count_but_calls_that_fail_open_do_not() {
     let clock = ManualClock::new();
     let (backend, spy) = (TestBackend::remote(&clock), Spy::new());
     let fallback = tollgate::MemoryBackend::builder().clock(clock.clone()).build();
@@ -406,7 +406,7 @@ fn denials_from_the_block_cache_count() {
 }
 
 #[test]
-fn the_count_of_an_unblocked_key_starts_at_zero() {
+fn unblocking_a_key_resets_its_count() {
     let fixture = fixture(block_after_three(&[&ONE]).escalate(10, DAY));
     for round in 0..3 {
         for _ in 0..3 {

@@ -90,7 +90,7 @@ fn a_denial_is_remembered_for_one_second_even_in_a_long_window() {
 
 /// Regression: tokens refunded by another process were not available until the end of the window.
 #[test]
-fn tokens_refunded_by_another_process_are_admitted_a_second_later() {
+fn tokens_refunded_by_another_process_are_available_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
     let cases: [fn(&RateLimiter, &Policy, Receipt); 4] = [
         |_, _, usage| _ = now(usage.refund()),
@@ -114,7 +114,7 @@ fn tokens_refunded_by_another_process_are_admitted_a_second_later() {
 }
 
 #[test]
-fn calls_to_a_local_backend_and_without_a_cache_always_reach_the_backend() {
+fn with_a_local_backend_or_without_a_cache_all_calls_reach_the_backend() {
     let clock = ManualClock::new();
     for (backend, rows) in [(TestBackend::local(&clock), 1000), (TestBackend::remote(&clock), 0)] {
         let limiter = RateLimiter::builder(Arc::clone(&backend)).block_cache(rows).build();
@@ -163,7 +163,7 @@ fn a_reservation_that_may_be_granted_reaches_the_backend() {
 }
 
 #[test]
-fn a_call_with_several_charges_is_denied_locally_if_all_rows_are_known() {
+fn a_call_with_several_charges_is_denied_locally_if_all_rows_are_cached() {
     let other = Policy::new("other", Quota::token_bucket(5, HOUR));
     let (limiter, backend, _clock) = remote_limiter();
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];

@@ -30,8 +30,7 @@ fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile:
     assert!(!answer.unwrap().is_allowed());
 }
 
-/// Takes two tokens. If only one of the ten tokens is left, this call is denied, but the cache does not know that in
-/// advance.
+/// Takes two tokens. If fewer are left, the backend denies the call, but the cache cannot foresee that.
 fn take_two(
     limiter: &RateLimiter,
 ) -> tollgate::limiter::DecisionFuture<Result<tollgate::policy::Decisions, tollgate::backend::Error>> {
@@ -47,7 +46,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
+fn a_denial_decided_before_a_reset_or_quota_change_is_not_cached_afterward() {
     // If nothing changes, the denial is cached.
     let (limiter, backend, _clock) = remote_limiter();
     take_nine(&limiter);
@@ -71,7 +70,7 @@ fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
 }
 
 #[test]
-fn a_denial_from_before_a_settlement_is_not_cached_after_it() {
+fn a_denial_decided_before_a_settlement_is_not_cached_afterward() {
     for cancel in [false, true] {
         let (limiter, backend, _clock) = remote_limiter();
         let held = now(limiter.acquire(&API, "eve").cost(9).hold());
@@ -87,7 +86,7 @@ fn a_denial_from_before_a_settlement_is_not_cached_after_it() {
 }
 
 #[test]
-fn the_later_of_two_decisions_is_cached_in_either_order_of_arrival() {
+fn the_later_of_two_decisions_is_cached_whichever_arrives_first() {
     for swapped in [false, true] {
         let (limiter, backend, clock) = remote_limiter();
         backend.hold_replies();

@@ -52,7 +52,7 @@ fn each_quota_of_a_policy_is_credited() {
 }
 
 #[test]
-fn a_credit_applies_under_the_quota_in_force() {
+fn a_credit_uses_the_quota_in_force() {
     let (limiter, _clock) = limiter();
     let tiers = Policy::new("tiers", Quota::token_bucket(10, HOUR)).tier("pro", Quota::token_bucket(100, HOUR));
     let pro = || Subject::new("ada").tier("pro");
@@ -110,7 +110,7 @@ fn a_policy_reset_forgets_all_keys_of_one_policy() {
     assert_eq!((left(&limiter, &API, "ada"), left(&limiter, &API, "eve")), (10, 10));
     assert_eq!((left(&limiter, &OTHER, "ada"), left(&limiter, &OTHER, "eve")), (9, 9));
 
-    // The reset does not affect blocks, pauses, set quotas or window boundaries.
+    // The reset does not affect blocks, pauses, quotas set at run time or window boundaries.
     assert_eq!(now(limiter.try_limit(&API, "mallory")).reason(), Reason::Blocked);
     assert_eq!(now(limiter.try_limit(&API, "paused")).reason(), Reason::Blocked);
     now(limiter.resume(&API, "paused"));
@@ -129,7 +129,7 @@ fn a_policy_reset_forgets_all_keys_of_one_policy() {
 }
 
 #[test]
-fn charges_from_before_a_policy_reset_settle_on_their_old_rows() {
+fn charges_made_before_a_policy_reset_settle_on_their_old_rows() {
     let (limiter, _clock) = limiter();
     let usage = now(limiter.acquire(&API, "ada").cost(6).hold()).into_receipt();
     let reserved = now(limiter.acquire(&API, "ada").cost(8).reserve());

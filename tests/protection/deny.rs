@@ -77,7 +77,7 @@ async fn each_kind_of_rule_denies_only_matching_requests_until_it_is_removed() {
 }
 
 #[tokio::test]
-async fn a_custom_label_denies_calls_and_requests() {
+async fn a_rule_for_a_custom_label_denies_calls_and_requests() {
     let list = DenyList::from_iter([DenyRule::label("asn", "64496").unwrap()]);
     let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new())).deny_list(&list).build();
     let denied = now(limiter.try_acquire(&API, "ada").label("asn", "64496").send());
@@ -94,7 +94,7 @@ async fn a_custom_label_denies_calls_and_requests() {
 }
 
 #[tokio::test]
-async fn a_deny_rule_denies_all_charges_of_calls_and_checks() {
+async fn a_deny_rule_denies_every_charge_in_a_call_or_check() {
     let other = Policy::new("other", Quota::token_bucket(10, MINUTE));
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let backend = TestBackend::local(&ManualClock::new());

@@ -54,7 +54,7 @@ async fn a_deny_list_refusal_discloses_only_that_retrying_does_not_help() {
         let mut answer = client.send("GET", &CALLER).await;
         assert_eq!((answer.status, answer.retry_after()), (429, None));
         assert_eq!(answer.policies(), [("api".to_owned(), 10, 60)]);
-        assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "`t` must not suggest a retry");
+        assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "a `t` parameter would suggest a retry");
         assert_eq!(answer.headers["cache-control"], "no-store");
         assert_eq!(answer.violated_policies(), ["api"]);
         assert_eq!(answer.problem()["detail"], "rate limit exceeded: \"api\"; retrying will not help");
@@ -93,7 +93,7 @@ async fn a_block_refusal_discloses_only_the_retry_time_rounded_up() {
 }
 
 #[tokio::test]
-async fn no_header_family_discloses_the_rule_and_neither_does_grpc() {
+async fn neither_http_headers_nor_grpc_disclose_the_rule() {
     let clock = ManualClock::new();
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let limiter = RateLimiter::builder(TestBackend::local(&clock)).deny_list(&list).build();

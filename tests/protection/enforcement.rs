@@ -45,7 +45,7 @@ fn charges() -> [Charge<'static>; 3] {
 }
 
 #[test]
-fn a_call_that_a_policy_in_shadow_mode_denies_is_let_through_and_spends_nothing() {
+fn a_call_denied_in_shadow_mode_is_let_through_and_spends_nothing() {
     let (limiter, log) = limiter();
     assert!(!now(limiter.limit(&TRIAL, "ada")).is_shadowed());
     for _ in 0..3 {
@@ -63,7 +63,7 @@ fn a_call_that_a_policy_in_shadow_mode_denies_is_let_through_and_spends_nothing(
 }
 
 #[test]
-fn enforced_charges_are_made_without_the_shadowed_charges() {
+fn when_a_policy_in_shadow_mode_denies_a_call_only_enforced_charges_are_made() {
     let (limiter, log) = limiter();
     let left = || {
         let left = |policy| now(limiter.remaining(policy, "ada"));
@@ -105,7 +105,7 @@ fn a_charge_that_was_let_through_cannot_be_refunded() {
     let held = now(limiter.hold_all(charges()));
     assert!(held.decisions().is_shadowed());
     now(held.cancel());
-    assert_eq!(now(limiter.remaining(&OTHER, "ada")), 1, "nothing was spent, so nothing must be refunded");
+    assert_eq!(now(limiter.remaining(&OTHER, "ada")), 1, "nothing was spent, so nothing may be refunded");
     assert_eq!(now(limiter.remaining(&REAL, "ada")), 3);
 }
 
@@ -122,7 +122,7 @@ fn a_reservation_in_shadow_mode_is_not_delayed() {
 }
 
 #[test]
-fn blocks_and_pauses_are_enforced_only_with_an_enforced_policy() {
+fn blocks_and_pauses_are_enforced_only_under_an_enforced_policy() {
     let (limiter, log) = limiter();
     now(limiter.block(Signal::key("ada"), HOUR));
     let shadowed = now(limiter.limit(&TRIAL, "ada"));
@@ -171,7 +171,7 @@ fn a_cached_denial_in_shadow_mode_lets_the_call_through() {
 }
 
 #[test]
-fn enforcement_changes_at_run_time_and_reverts() {
+fn enforcement_can_be_changed_at_run_time_and_reverted() {
     let (limiter, _log) = limiter();
     let is_denied = |key: u64| !now(limiter.try_acquire(&TRIAL, key).cost(2).send()).is_allowed();
     let denied = || (0..1000).filter(|key| is_denied(*key)).collect::<Vec<_>>();

@@ -19,8 +19,8 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// Returns a sorted list of blocks, each with its rule, its age, the time left, its position among the caller's
-/// successive blocks, and whether it is manual.
+/// Returns a sorted list of blocks. Each entry consists of the rule, the age, the time left, the number of successive
+/// blocks, and whether the block is manual.
 fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, u64, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());
@@ -34,7 +34,7 @@ fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, u64, u64, u32, bool)> {
 }
 
 #[test]
-fn set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted() {
+fn quotas_set_at_run_time_are_listed_by_policy_tier_and_key_until_reverted() {
     let tiers = Policy::new("tiers", Quota::token_bucket(5, MINUTE)).tier("pro", Quota::token_bucket(50, MINUTE));
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());

@@ -21,7 +21,7 @@ fn reason(limiter: &RateLimiter, policy: &Policy, key: impl Into<Subject>, signa
 }
 
 #[test]
-fn a_manual_block_of_any_signal_denies_without_a_backend_call() {
+fn a_manual_block_on_any_signal_denies_without_a_backend_call() {
     let caller = Signals::new().ip(ip("2001:db8::1")).user_agent("Bot/1").country("kp").label("asn", "64496");
     for signal in [
         Signal::key("eve"),
@@ -57,7 +57,7 @@ fn a_manual_block_of_any_signal_denies_without_a_backend_call() {
 }
 
 #[test]
-fn the_longest_block_applies_and_a_new_block_replaces_the_old_one() {
+fn the_longest_block_applies_and_a_new_block_on_a_signal_replaces_the_old_one() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(TestBackend::local(&clock));
     now(limiter.block(Signal::key("eve"), HOUR));
@@ -77,7 +77,7 @@ fn the_longest_block_applies_and_a_new_block_replaces_the_old_one() {
 }
 
 #[test]
-fn a_block_of_the_anonymous_key_has_no_effect() {
+fn a_block_on_the_anonymous_key_has_no_effect() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     now(limiter.block(Signal::key(Key::anonymous()), HOUR));
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
@@ -86,7 +86,7 @@ fn a_block_of_the_anonymous_key_has_no_effect() {
 /// Regression: the user agents of requests were truncated to 1,024 bytes, but those of blocks were not, so blocks on
 /// longer user agents never matched.
 #[test]
-fn blocks_and_requests_truncate_long_user_agents_alike() {
+fn long_user_agents_are_truncated_alike_in_blocks_and_requests() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));

@@ -1,4 +1,4 @@
-//! Deny lists are compared with a model that checks every rule.
+//! Compares deny lists with a model that checks every rule.
 
 use std::collections::HashSet;
 use std::net::IpAddr;

@@ -91,7 +91,7 @@ fn spent_tokens_stay_spent_when_a_quota_changes() {
 /// Regression: each change capped the spent tokens at the new capacity, so alternating quotas admitted 56,519 requests
 /// in a minute.
 #[test]
-fn quotas_set_alternately_admit_no_more_than_the_larger_quota() {
+fn alternating_between_two_quotas_admits_no_more_than_the_larger_quota() {
     let (limiter, clock) = limiter();
     let mut admitted = 0;
     for second in 0..60 {

@@ -1,4 +1,4 @@
-//! Concurrent use from eight threads causes no panic and no deadlock, and the final state is exact.
+//! Concurrent use from eight threads causes neither a panic nor a deadlock, and the final state is correct.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -53,7 +53,8 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     }
     let stats = limiter.stats();
     assert_eq!(stats.changed_quotas, 8);
-    // There are eight manual blocks, and eight offenders, each with a blocked key and a blocked address.
+    // Eight blocks are manual. Each of the eight offending callers adds two automatic blocks, on its key and its
+    // address.
     assert_eq!((stats.offenders, stats.blocked), (16, 24));
     let automatic = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
     assert_eq!(automatic, 16, "each offender's key and address must be blocked once");

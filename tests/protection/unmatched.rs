@@ -147,7 +147,7 @@ fn a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
 }
 
 #[test]
-fn a_layer_with_the_signals_of_its_deny_rules_can_be_built() {
+fn a_layer_that_provides_the_signals_of_all_deny_rules_can_be_built() {
     let list = DenyList::from_iter([
         network("192.0.2.0/24"),
         DenyRule::country("KP").unwrap(),
@@ -228,7 +228,7 @@ async fn unmatched_rules_added_at_run_time_are_reported_once_per_kind() {
 }
 
 #[test]
-fn a_network_with_host_bits_is_rejected_with_both_corrections() {
+fn the_error_for_a_network_with_host_bits_suggests_both_corrections() {
     for (text, network, address) in [
         ("192.0.2.7/24", "192.0.2.0/24", "192.0.2.7"),
         ("2001:db8::7/32", "2001:db8::/32", "2001:db8::7"),

@@ -65,10 +65,10 @@ async fn a_quota_raised_in_one_process_reaches_another_within_a_second() {
     assert_admitted_within_a_second(&other).await;
 }
 
-/// A process also lists the quotas and blocks that other processes set. It lists these blocks without their rules,
+/// A process also lists the quotas and blocks that other processes have set. The blocks are listed without their rules,
 /// because processes share only digests.
 #[tokio::test]
-async fn quotas_and_blocks_of_another_process_are_listed() {
+async fn quotas_and_blocks_set_by_another_process_are_listed() {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     one.set_key_quota(&API, "ada", Quota::token_bucket(5, DAY)).await.unwrap();

@@ -126,7 +126,7 @@ async fn decisions_succeed_despite_pauses_shorter_than_the_deadline() {
 
 /// The backend does not reconnect after it loses a connection that the user provided.
 #[tokio::test]
-async fn a_limiter_with_a_user_provided_connection_admits_the_same_calls() {
+async fn a_limiter_with_a_user_provided_connection_admits_exactly_the_quota() {
     let server = Server::start();
     let client = redis::Client::open(server.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();

@@ -37,7 +37,7 @@ async fn a_lazy_connection_without_a_server_applies_the_failure_mode() {
 
 /// Regression: the calls were batched, although the rows of all calls together did not fit on the script's stack.
 #[tokio::test]
-async fn concurrent_calls_of_a_thousand_charges_succeed() {
+async fn concurrent_calls_with_a_thousand_charges_each_succeed() {
     let server = Server::start();
     let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
     let calls: Vec<_> = (0..20u64)

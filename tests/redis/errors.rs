@@ -83,7 +83,7 @@ async fn connecting_fails_with_wrong_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_runs_a_long_script_is_unavailable() {
+async fn a_server_running_a_long_script_is_unavailable() {
     let (server, limiter) = start(&["--lua-time-limit", "20"]).await;
     let mut busy = server.admin();
     let script =
@@ -103,7 +103,7 @@ async fn a_server_that_runs_a_long_script_is_unavailable() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loads_its_data_is_unavailable() {
+async fn a_server_loading_its_data_is_unavailable() {
     // Redis 6 does not have this setting.
     let debug: &[_] = if is_redis_6() { &[] } else { &["--enable-debug-command", "yes"] };
     let (mut server, limiter) = start(debug).await;
@@ -124,7 +124,7 @@ async fn a_server_that_loads_its_data_is_unavailable() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_error(
-        &loading.expect("expected an error while the server loads its data for a second"),
+        &loading.expect("expected an error during the second in which the server loads its data"),
         ErrorKind::Unavailable,
         "when it has finished",
         "loading the dataset",

@@ -60,7 +60,7 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
             let began = Instant::now();
             let answer = backend.acquire(&[*other]).await;
             asked += 1;
-            // The client delays some calls while it asks the hanging node for the slots.
+            // The client delays some calls while it asks the hanging node for the slot map.
             match answer {
                 Ok(steps) => assert!(steps.all_granted()),
                 Err(_) => missed += 1,

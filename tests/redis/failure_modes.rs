@@ -24,7 +24,7 @@ static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
 static LOGIN: Policy = Policy::new("login", Quota::fixed_window(10, HOUR));
 static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
 
-/// `search` falls back to three of its ten tokens, `pages` fails open, and `login` denies.
+/// `search` falls back to three of its ten tokens, `pages` fails open, and `login` denies every call.
 fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
     builder.on_failure_of(&SEARCH, FailureMode::fallback(0.35)).on_failure_of(&PAGES, FailureMode::Allow)
 }
@@ -53,7 +53,7 @@ async fn ask(app: &Router) -> (StatusCode, axum::http::HeaderMap, String) {
 }
 
 #[tokio::test]
-async fn mode_deny_returns_503_with_a_retry_time() {
+async fn the_deny_mode_returns_503_with_a_retry_time() {
     let (mut server, limiter) = start().await;
     let app = app(RateLimitLayer::new(LOGIN.clone(), key::global()), &limiter);
     assert_eq!(ask(&app).await.0, 200);
@@ -145,7 +145,7 @@ async fn the_fallback_charges_all_policies_or_none() {
 }
 
 #[tokio::test]
-async fn charges_of_the_fallback_are_settled_in_the_fallback() {
+async fn charges_made_by_the_fallback_are_settled_in_the_fallback() {
     let (mut server, limiter) = start().await;
     server.kill();
     let left = async || limiter.remaining(&SEARCH, 1).await.unwrap();
@@ -167,7 +167,7 @@ async fn charges_of_the_fallback_are_settled_in_the_fallback() {
     later.settle(1).await.unwrap();
     unseen.settle(700).await.unwrap();
     assert_eq!((left().await, limiter.remaining(&PAGES, 1).await.unwrap()), (10, 1000));
-    // The next outage continues with the fallback's rows.
+    // The fallback keeps its rows for the next outage.
     server.kill();
     assert_eq!(left().await, 2);
 }

@@ -25,7 +25,7 @@ async fn a_killed_server_is_used_again_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_server_fails_calls_until_it_continues() {
+async fn calls_fail_until_a_stopped_server_continues() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
@@ -49,7 +49,7 @@ async fn lost_scripts_are_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_only_server_fails_calls_until_it_is_a_primary_again() {
+async fn calls_fail_until_a_read_only_server_is_a_primary_again() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
@@ -75,7 +75,7 @@ async fn a_new_primary_behind_the_same_address_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_fails_calls_until_it_has_memory_again() {
+async fn calls_fail_until_a_full_server_has_memory_again() {
     let server = Server::with(&["--maxmemory-policy", "noeviction"]);
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
@@ -117,7 +117,7 @@ async fn decisions_succeed_after_an_idle_connection_was_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_change_fails_calls_until_the_password_is_restored() {
+async fn calls_fail_after_a_password_change_until_the_password_is_restored() {
     let server = Server::start();
     let mut admin = server.admin();
     let mut password = |to: &str| {
@@ -135,7 +135,7 @@ async fn a_password_change_fails_calls_until_the_password_is_restored() {
 
 /// Simulates a pulled cable: the connection stays open, but no data arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_without_data_fails_calls_until_it_recovers() {
+async fn calls_fail_while_a_connection_carries_no_data() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let application = Application::on(&proxy.url()).await;

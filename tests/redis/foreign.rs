@@ -106,7 +106,7 @@ fn arbitrary_rows_of_forty_bytes_do_not_cause_a_panic() {
 /// Regression: a foreign value of seven bytes made 128 of 501 calls fail, because they were in the same batch as the
 /// call that read the value.
 #[tokio::test]
-async fn a_foreign_value_fails_only_the_operations_that_name_it() {
+async fn only_operations_on_a_row_with_a_foreign_value_fail() {
     let server = Server::start();
     let (backend, mut window, mut admin) = (server.backend().await, Window::to(&server), server.admin());
     let quota = Quota::token_bucket(10, HOUR);
@@ -188,7 +188,7 @@ async fn the_server_drops_a_row_at_the_second_in_its_header() {
         let stored = window.rows(std::slice::from_ref(&name));
         let (_, expires) = rows::row(stored[0].as_deref().unwrap());
         // Redis 6 lacks `EXPIRETIME`, so the script adds the remaining time to the current time. Rounding to the
-        // nearest second allows a delay of half a second.
+        // nearest second tolerates a delay of up to half a second.
         let expire_time = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             return math.floor(now[1] + (now[2] / 1000 + left) / 1000 + 0.5)";
         let mut command = redis::cmd("EVAL");

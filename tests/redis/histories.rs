@@ -104,7 +104,7 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Six rows, with the state of each row in the algebra. The last three rows have the same policies as the first three,
+/// Six rows, and their states according to the algebra. The last three rows have the same policies as the first three,
 /// but different keys. Operation 2 charges one or more of the first three rows, and then their counterparts.
 struct History<'a> {
     backend: RedisBackend,

@@ -124,10 +124,10 @@ async fn an_endless_reply_is_abandoned() {
     assert!(grown < 400 << 20, "memory use grew by {} MiB", grown >> 20);
 }
 
-/// Every page announces another page, so a backend that read all of them would never finish. The other replies
-/// are malformed.
+/// The first two replies are pages that announce another page, so a backend that read all pages would never finish. The
+/// last three replies are malformed.
 #[tokio::test]
-async fn endless_notices_are_abandoned() {
+async fn the_backend_gives_up_on_endless_notices() {
     let page = |all: u8, version: &str| {
         format!(
             "*6\r\n$1\r\n7\r\n$13\r\n1700000000000\r\n:{all}\r\n:1\r\n${}\r\n{version}\r\n$1\r\n0\r\n",

@@ -30,7 +30,7 @@ async fn warm_up(limiter: &RateLimiter, policy: &Policy, key: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_busy_key_is_decided_from_a_lease() {
+async fn calls_for_a_busy_key_are_decided_from_a_lease() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     let calls = warm_up(&limiter, &BUSY, "ada").await;
@@ -180,7 +180,7 @@ async fn several_charges_are_decided_from_leases_or_by_the_server() {
 
 /// Eight limiters, each called by four tasks, represent eight processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_limiters_keep_the_bound_and_use_the_limit() {
+async fn eight_limiters_stay_within_the_bound_and_use_the_limit() {
     const RATE: u64 = 4000;
     static HOT: Policy = Policy::new("hot", Quota::token_bucket(RATE, SECOND)).leases();
     let server = Server::start();
@@ -222,7 +222,7 @@ async fn eight_limiters_keep_the_bound_and_use_the_limit() {
     check_bound(&admitted, RATE as f64 + 32.0, RATE as f64);
 }
 
-/// Checks that in every interval, the number of calls that ended exceeds the refill by at most `capacity`.
+/// Checks that the number of calls that ended in any interval exceeds the refill by at most `capacity`.
 fn check_bound(ends: &[Instant], capacity: f64, rate: f64) {
     let mut ends = ends.to_vec();
     ends.sort();

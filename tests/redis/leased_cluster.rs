@@ -77,7 +77,7 @@ async fn keys_on_different_nodes_are_leased_without_exceeding_their_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_survive_a_slot_that_moves() {
+async fn leases_survive_the_move_of_a_slot() {
     let cluster = Cluster::start();
     let [one, other] = limiters(&cluster).await;
     let key = keys(&cluster, &one)[0];

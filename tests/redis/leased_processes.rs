@@ -1,6 +1,6 @@
 //! Eight processes that lease tokens from one server or cluster. The child processes run this test program, and log the
-//! time of each admitted call. The tests check only the bound, and print the utilization, which depends on the machine.
-//! The simulation in `src/limiter/leases/tests` checks the utilization in virtual time.
+//! time of each admitted call. The tests check only that the bound on admitted calls holds. They print the utilization,
+//! because it depends on the machine. The simulation in `src/limiter/leases/tests` checks it in virtual time.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ fn rate_from(admitted: &[(u64, u64)], from: u64) -> f64 {
 const IN_FLIGHT: f64 = (PROCESSES as u64 * TASKS) as f64;
 
 #[test]
-fn eight_processes_keep_the_bound_of_one_key() {
+fn eight_processes_stay_within_the_bound_of_one_key() {
     let server = Server::start();
     let processes = Processes::on(&server, 1);
     let before = scripts(&server);
@@ -150,7 +150,7 @@ fn eight_processes_keep_the_bound_of_one_key() {
 }
 
 #[test]
-fn eight_processes_keep_the_bound_of_each_of_a_hundred_keys() {
+fn eight_processes_stay_within_the_bounds_of_a_hundred_keys() {
     let server = Server::start();
     let processes = Processes::on(&server, 100);
     std::thread::sleep(6 * SECOND);
@@ -165,7 +165,7 @@ fn eight_processes_keep_the_bound_of_each_of_a_hundred_keys() {
 
 /// Half of the processes are killed while they hold leases, and one is stopped for longer than a lease lasts.
 #[test]
-fn killed_and_stopped_processes_keep_the_bound() {
+fn killed_and_stopped_processes_stay_within_the_bound() {
     let server = Server::start();
     let processes = Processes::on(&server, 1);
     std::thread::sleep(2 * SECOND);
@@ -186,7 +186,7 @@ fn killed_and_stopped_processes_keep_the_bound() {
 
 /// The server writes each row to disk before it replies.
 #[test]
-fn a_restart_of_a_server_that_saves_all_rows_keeps_the_bound() {
+fn the_bound_holds_after_a_restart_of_a_server_that_saves_all_rows() {
     let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let (most, recovered) = restart(&mut server);
     println!("rows are saved: at most {most} calls beyond the refill (bound {RATE}), {recovered:.0}/s after recovery");
@@ -246,7 +246,7 @@ fn a_failover_exceeds_the_bound_by_at_most_the_leases() {
 }
 
 #[test]
-fn eight_processes_with_a_slow_link_keep_the_bound() {
+fn eight_processes_with_a_slow_link_stay_within_the_bound() {
     let server = Server::start();
     let proxy = Proxy::with_delay(server.port(), Duration::from_millis(25));
     let processes = Processes::start(&proxy.url(), server.directory(), 0, 1);

@@ -164,7 +164,7 @@ async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), Se
     tokio::time::sleep(Duration::from_millis(5)).await;
     limiter.set_quota(&SLOW, SLOW.quotas()[0]).await?;
     limiter.set_quota(&SLOW, None).await?;
-    // Pretend that an hour has passed, so that the server forgets a withdrawal and records its version as the floor.
+    // Pretend that an hour has passed, so that the script also runs the commands that forget a withdrawal.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
     cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
     block(60_000).await

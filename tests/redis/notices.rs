@@ -1,4 +1,4 @@
-//! Notices, through which limiters that share a server inform each other of changes to quotas and blocks.
+//! Limiters that share a server use notices to inform each other of changes to quotas and blocks.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ async fn wait_until(mut condition: impl AsyncFnMut() -> bool) -> Duration {
 }
 
 #[tokio::test]
-async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
+async fn a_quota_change_reaches_all_limiters_and_spent_tokens_stay_spent() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let free = || Subject::new("ada").tier("free");
@@ -259,7 +259,7 @@ async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notic
     cmd("DEL").arg(&keys()[2]).exec(&mut server.admin()).unwrap();
     drop(one.try_acquire(&SEARCH, "eve").cost(100).await.unwrap());
     assert!(!one.try_limit(&SEARCH, "eve").await.unwrap().is_allowed());
-    // Within this time, the process reads the other notices, and the server refuses the block.
+    // This gives the process time to read the other notices, and the server time to refuse the block.
     tokio::time::sleep(MAX_DELAY).await;
     assert_eq!(one.stats().pending_notices, 1);
     other.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
@@ -374,7 +374,7 @@ async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
 }
 
 #[tokio::test]
-async fn a_block_during_an_outage_is_published_afterwards() {
+async fn a_block_during_an_outage_is_published_afterward() {
     let mut server = Server::start();
     let backend = || async { RedisBackend::builder().connect(&server.url()).await.unwrap() };
     let rules = AutoBlock::new([&SEARCH]).threshold(2).block_for(HOUR);
@@ -419,7 +419,7 @@ async fn a_repeated_offense_in_another_process_blocks_for_longer() {
 const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
 
 #[tokio::test]
-async fn quotas_and_blocks_of_a_child_process_apply() {
+async fn quotas_and_blocks_set_by_a_child_process_apply() {
     let server = Server::start();
     let here = limiter(&server).await;
     assert_eq!(here.remaining(&SEARCH, "ada").await.unwrap(), 100);
@@ -434,7 +434,7 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // An automatic block of a key applies only under policies whose denials are counted, and this process counts none.
+    // An automatic block on a key applies only under policies whose denials are counted, and this process counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 
@@ -457,7 +457,7 @@ fn child() {
 /// Regression: a block that could not be published during an outage was published after the caller had been unblocked,
 /// so the caller was blocked again.
 #[tokio::test]
-async fn a_block_that_was_not_yet_published_does_not_return_after_the_caller_is_unblocked() {
+async fn a_block_not_yet_published_does_not_return_after_the_caller_is_unblocked() {
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(SECOND).notices_every(4 * SECOND);
     let rules = AutoBlock::new([&SEARCH]).threshold(2).within(MINUTE).block_for(HOUR);

@@ -1,4 +1,4 @@
-//! Checks the behavior during and after outages, with time limits.
+//! Checks the decisions of limiters during and after outages, and how long calls take.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

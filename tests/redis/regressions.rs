@@ -14,7 +14,7 @@ static POLICY: PolicyName = PolicyName::new("found");
 
 static ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
 
-/// A row on its own server, with its state in the algebra.
+/// A row on its own server, and its state according to the algebra.
 pub(crate) struct Row {
     _server: Server,
     clock: SetClock,

@@ -1,4 +1,4 @@
-//! Resets report whether a row existed, even in a batch or if the row is damaged.
+//! Resets report whether a row existed, even in a batch and even if the row is damaged.
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};

@@ -1,5 +1,5 @@
-//! Enforcement, credits, policy resets and lists of changes, shared by several processes. The child processes run this
-//! test program.
+//! Enforcement, credits, policy resets and lists of changes across several processes. The child processes run this test
+//! program.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ fn child() {
     println!("result={result};");
 }
 
-/// Returns those of 300 keys for which the policy is enforced. The cost exceeds the capacity, so every check that is
+/// Of 300 keys, returns those for which the policy is enforced. The cost exceeds the capacity, so every check that is
 /// enforced is denied.
 async fn enforced(limiter: &RateLimiter) -> Vec<u64> {
     let mut denied = Vec::new();
@@ -166,7 +166,7 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
         assert_eq!(here.remaining(&API, key).await.unwrap(), 100, "{key}");
     }
     assert!(here.limit(&TRIAL, "ada").await.unwrap().is_shadowed(), "the other policy must keep its rows");
-    // A process that starts later uses the new rows, and a late settlement changes the old rows.
+    // A process that starts later uses the new rows, and a late settlement changes only the old rows.
     usage.settle(90).await.unwrap();
     assert_eq!(here.remaining(&API, "cyd").await.unwrap(), 100);
     run(&server, "remaining").await;

@@ -40,7 +40,7 @@ async fn connect(builder: RedisBackendBuilder, sentinels: Vec<String>, name: Str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spent_tokens_survive_a_failover_by_sentinel() {
+async fn spent_tokens_stay_spent_after_a_sentinel_failover() {
     let (mut primary, replica) = (Server::start(), Server::start());
     ask::<()>(&mut replica.admin(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     wait_until_synced(&primary, &replica);
@@ -77,7 +77,7 @@ async fn connecting_fails_for_a_name_that_no_sentinel_knows() {
     let builder = || RedisBackend::builder().deadline(PATIENCE);
     let error = connect(builder(), vec![sentinel.url()], "limit".to_owned()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("the Sentinels report no running primary of this name"), "{error}");
+    assert!(error.to_string().contains("the Sentinels report no running primary by this name"), "{error}");
     assert!(
         connect(builder().lazy(), vec![sentinel.url()], "limit".to_owned()).await.is_ok(),
         "a lazy backend must not connect before the first call"

@@ -31,7 +31,7 @@ pub(crate) fn header(req: &Parts, name: &str) -> Option<String> {
     req.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// Sends a request such as `"GET /todos"` with the given header lines and no body, without a socket.
+/// Sends a request such as `"GET /todos"`, with the given header lines and no body, directly to the router.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -47,8 +47,8 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// Returns the policy's name, limit and remaining tokens from the headers of a response. Panics unless there is exactly
-/// one policy.
+/// Returns the policy's name, limit and remaining tokens from the headers of a response. Panics unless the headers
+/// describe exactly one policy.
 pub(crate) fn quota_headers(answer: &Answer) -> (String, u64, u64) {
     let (policies, limits) = (answer.policies(), answer.limits());
     assert_eq!((policies.len(), limits.len(), &policies[0].0), (1, 1, &limits[0].0), "{policies:?} {limits:?}");

@@ -55,10 +55,10 @@ async fn a_layer_on_a_method_router_also_counts_405_responses() {
 }
 
 #[tokio::test]
-async fn a_closure_can_choose_the_policy_by_any_part_of_the_request() {
+async fn a_closure_can_choose_the_policy_based_on_any_part_of_the_request() {
     let by_kind = |req: &Parts| match header(req, "x-kind").as_deref() {
         Some("none") => None,
-        // If the name is not registered, the default policy applies to the request.
+        // No policy has this name, so the default policy applies.
         Some("unheard-of") => Some("unheard-of"),
         Some("rest") => Some("rest"),
         _ => Some(if req.method.is_safe() { "read" } else { "write" }),

@@ -1,4 +1,4 @@
-//! If the backend fails, only requests under an enforced limit are refused.
+//! When the backend fails, only requests subject to an enforced limit are refused.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -42,7 +42,7 @@ fn limiter() -> RateLimiter {
     RateLimiter::new(FailingBackend)
 }
 
-/// Returns a router whose handler extracts the status, so a layer around it needs `with_status`.
+/// Returns a router whose handler extracts the status, so any layer that wraps it needs `with_status`.
 fn hello() -> Router {
     Router::new().route("/", get(|status: RateLimitStatus| async move { status.is_shadowed().to_string() }))
 }
@@ -67,14 +67,14 @@ async fn unlimited_requests_do_not_call_the_backend() {
 }
 
 #[tokio::test]
-async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
+async fn limits_in_shadow_mode_refuse_nothing_if_the_backend_fails() {
     let layer = RateLimitLayer::new(policy("user", 1), user).with_status().limiter(&limiter());
     let app = hello().layer(layer.clone().shadow().shadow_header("x-would-be"));
     let answer = call(&app, "GET /", &["x-user: ada"]).await;
     assert_eq!(
         (answer.status, answer.headers.get("x-would-be")),
         (200, None),
-        "a denial must not be reported without a decision"
+        "the shadow header must be absent if no decision was made"
     );
 
     let app = hello().layer(layer.enforce_share(0.5));

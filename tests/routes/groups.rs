@@ -33,7 +33,7 @@ fn routes() -> Router {
         .route("/health", get(|| async {}))
 }
 
-/// Returns the status, and the remaining tokens of each limit in the headers, such as `read=99 all=999`.
+/// Returns the status and the remaining tokens of each limit in the headers, such as `read=99 all=999`.
 async fn left(server: &Server, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = server.call(line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -135,7 +135,7 @@ async fn configured_options_apply_to_every_layer() {
         for (line, status, expected, body) in [
             ("GET /health", 200, "", ""),
             ("GET /", 200, "6", ""),
-            // The charge is refunded after the response.
+            // The header does not include the refund yet.
             ("GET /fail", 500, "2", ""),
             ("GET /", 200, "2", ""),
             ("POST /export", 429, "2", "slow down"),
@@ -146,7 +146,7 @@ async fn configured_options_apply_to_every_layer() {
 }
 
 #[tokio::test]
-async fn the_deny_list_finds_addresses_with_the_extractor_of_any_rule() {
+async fn the_deny_list_applies_to_addresses_found_by_any_rules_extractor() {
     use tollgate::{
         MemoryBackend,
         protection::{DenyList, DenyRule},
@@ -185,7 +185,7 @@ async fn only_requests_under_rules_that_wait_are_delayed() {
 
 #[cfg(feature = "wait")]
 #[test]
-fn options_that_need_reservations_can_be_set_if_any_policy_allows_them() {
+fn wait_up_to_can_be_configured_if_any_policy_allows_reservations() {
     let limits = RouteLimits::new(user)
         .policy(policy("read", 10))
         .policy(Policy::new("queue", Quota::per_second(1).max_reserved(5)))

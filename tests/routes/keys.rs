@@ -22,7 +22,7 @@ fn limited(limiter: &RateLimiter, key: impl KeyExtractor) -> Router {
     Router::new().route("/", get(|| async {})).route("/users/{id}", get(|| async {})).layer(layer)
 }
 
-/// Sends each request and checks the remaining tokens of its key.
+/// Sends each request and checks how many tokens its key has left.
 async fn assert_left(app: &Router, requests: &[(&str, &[&str], u64)]) {
     for (line, lines, left) in requests {
         assert_eq!(quota_headers(&call(app, line, lines).await).2, *left, "{line} {lines:?}");

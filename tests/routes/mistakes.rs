@@ -1,5 +1,5 @@
-//! Mistakes that would disable a limit or leave a route without a limit. If possible, a mistake is an error at startup.
-//! Other mistakes are counted, and reported once.
+//! Mistakes that would disable a limit or leave a route without one. Where possible, a mistake causes a panic at
+//! startup. All other mistakes are counted, but reported only once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};

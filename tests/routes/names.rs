@@ -21,7 +21,7 @@ fn limits() -> RouteLimits {
     RouteLimits::new(key::global()).policy(policy("todo/create", 10)).policy(policy("search", 10))
 }
 
-/// Asserts that the message starts with the crate's name and contains all parts.
+/// Asserts that the message starts with the crate's name and contains each of `parts`.
 #[track_caller]
 fn assert_message(text: &str, parts: &[&str]) {
     assert!(text.starts_with("tollgate: "), "{text}");
@@ -31,7 +31,7 @@ fn assert_message(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn an_unknown_policy_panics_with_the_known_names() {
+fn the_panic_for_an_unknown_policy_lists_the_known_names() {
     let known = ["\"todo/create\"", "\"search\""];
     let route = panic_of(|| limits().route("todo/delete"));
     assert_message(&route, &["\"todo/delete\"", known[0], known[1]]);
@@ -81,7 +81,7 @@ fn duplicate_table_lines_panic() {
 }
 
 #[test]
-fn malformed_table_lines_panic_with_valid_examples() {
+fn the_panic_for_a_malformed_table_line_shows_valid_examples() {
     for line in [
         "",
         " ",

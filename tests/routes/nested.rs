@@ -1,4 +1,4 @@
-//! Nested routers: a route is matched by its full pattern.
+//! Routes in nested routers are matched by their full patterns.
 
 use axum::Router;
 use axum::routing::get;
@@ -21,7 +21,7 @@ fn todos() -> Router {
         .route("/{id}/files/{*path}", get(|| async { "file" }))
 }
 
-/// The table for the router `todos`, which is nested at `/api/todos`. This router's route `/` becomes `/api/todos`,
+/// The table for the router `todos`, which is nested at `/api/todos`. The route `/` of `todos` becomes `/api/todos`,
 /// without a trailing slash.
 const TABLE: [(&str, &str); 3] =
     [("GET /api/todos", "read"), ("GET /api/todos/{id}", "read"), ("/api/todos/{id}/files/{*path}", "files")];
@@ -37,7 +37,7 @@ const REQUESTS: [(&str, u16, &str, u64); 7] = [
 ];
 
 #[tokio::test]
-async fn a_table_around_all_routers_matches_full_routes() {
+async fn a_table_on_the_outermost_router_matches_full_routes() {
     let app = Router::new().nest("/api", Router::new().nest("/todos", todos())).layer(limits().table(TABLE));
     for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
@@ -55,7 +55,7 @@ async fn a_table_within_a_nested_router_matches_full_routes() {
     for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
         assert_eq!(answer.status, status, "{line}");
-        // Requests that match no route reach the outer router's fallback, which is not behind this layer.
+        // Requests that match no route reach the outer router's fallback, which this layer does not wrap.
         if status == 404 {
             assert!(!answer.headers.contains_key("ratelimit"), "{line}");
         } else {
@@ -66,7 +66,7 @@ async fn a_table_within_a_nested_router_matches_full_routes() {
 
 #[tokio::test]
 async fn requests_to_a_nested_service_match_no_table_line() {
-    // axum does not match routes within a nested service, so the default policy applies to its requests.
+    // axum does not see the routes inside a nested service, so the default policy applies to all requests to it.
     let app = Router::new()
         .route("/own", get(|| async {}))
         .nest_service("/api/todos", todos())

@@ -1,4 +1,4 @@
-//! Tables in axum routers that match requests by path.
+//! Tables whose lines match requests by path, in axum routers.
 
 use axum::Router;
 use axum::body::Body;
@@ -28,7 +28,7 @@ async fn a_line_for_the_exact_path_takes_precedence_under_a_wildcard_route() {
         ("GET /files/b", "all"),
         ("GET /files/a/b", "all"),
         ("POST /files/a", "all"),
-        // A line of the table matches this path, but the router has no such route.
+        // A table line matches this path, but the router has no route for it.
         ("GET /gone/a", "rest"),
     ] {
         assert_eq!(quota_headers(&call(&app, line, &[]).await).0, name, "{line}");
@@ -45,7 +45,7 @@ async fn a_line_for_the_exact_path_takes_precedence_under_a_wildcard_route() {
 }
 
 #[tokio::test]
-async fn a_table_around_a_whole_router_matches_by_path() {
+async fn a_table_that_wraps_a_whole_router_matches_by_path() {
     let router = Router::new().route("/a", get(|| async {})).route("/users/{id}", get(|| async {}));
     let layer = limits().table([("/a", "one"), ("/users/{id}", "one"), ("/users/{*rest}", "all")]);
     let app = layer.layer(router);

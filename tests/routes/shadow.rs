@@ -27,7 +27,7 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
 }
 
 /// The user and the cost of each request, and the number of seconds to wait before sending it. Five of the requests are
-/// denied: four by one of the rules, and one by both.
+/// denied: four by a single rule, and one by both rules.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),
@@ -134,7 +134,7 @@ async fn the_last_call_to_shadow_or_enforce_share_wins() {
 const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(2, MINUTE)).enforce(Enforce::Never);
 
 #[tokio::test]
-async fn a_rule_in_shadow_mode_does_not_refuse_while_the_other_rules_do() {
+async fn rules_in_shadow_mode_never_refuse_requests_while_other_rules_do() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(USER, user).and(TRIAL, key::global()).with_status().limiter(&limiter);
     let app = hello().layer(layer.shadow_header("x-would-be"));
@@ -155,7 +155,7 @@ async fn a_rule_in_shadow_mode_does_not_refuse_while_the_other_rules_do() {
 }
 
 #[tokio::test]
-async fn a_layer_and_a_policy_enforce_a_limit_only_together() {
+async fn a_limit_is_enforced_only_if_its_layer_and_its_policy_both_enforce_it() {
     let refuses = |layer: RateLimitLayer, limiter: RateLimiter| async move {
         let app = hello().layer(layer.with_status().limiter(&limiter));
         let mut refused = false;

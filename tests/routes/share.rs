@@ -17,8 +17,8 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// Returns a limiter with a fixed secret, which several processes of a service could share. The secret determines which
-/// keys are in a share.
+/// Returns a limiter with a fixed secret, as several processes of one service would use. The secret determines for
+/// which keys a limit is enforced.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()
@@ -33,7 +33,7 @@ async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
         let line = format!("x-user: user {i}");
         let first = call(&app, "GET /", &[&line]).await;
         let second = call(&app, "GET /", &[&line]).await;
-        // Only responses for enforced keys have rate limit headers.
+        // Only responses to users in the enforced share have rate limit headers.
         assert!(matches!(second.status, 200 | 429));
         assert_eq!(first.headers.contains_key("ratelimit"), second.status == 429);
         assert_eq!(second.headers.contains_key("ratelimit"), second.status == 429);
@@ -63,14 +63,14 @@ async fn a_larger_share_includes_the_keys_of_a_smaller_share() {
 }
 
 #[tokio::test]
-async fn shares_of_0_and_1_enforce_no_key_and_every_key() {
+async fn shares_of_0_and_1_apply_to_no_key_and_every_key() {
     // These limiters have random secrets.
     assert_eq!(enforced(&limiter().0, 0.0).await.len(), 0);
     assert_eq!(enforced(&limiter().0, 1.0).await.len(), KEYS);
 }
 
 #[tokio::test]
-async fn the_key_of_the_first_rule_decides_for_all_rules() {
+async fn the_key_of_the_first_rule_decides_whether_all_rules_are_enforced() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
     // The second rule has one global key. Once its quota is used up, exactly the users in the enforced share are
@@ -103,11 +103,11 @@ async fn anonymous_callers_count_as_one_key_and_skipped_requests_are_never_refus
 }
 
 #[test]
-fn an_invalid_share_panics_with_its_value() {
+fn the_panic_for_an_invalid_share_contains_its_value() {
     for share in [-0.1, 1.000_001, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 50.0] {
         let build = move || RateLimitLayer::new(policy("one", 1), key::global()).enforce_share(share);
         let text = *catch_unwind(build).unwrap_err().downcast::<String>().expect("expected a `String`");
-        assert!(text.contains(&format!("is {share};")) && text.contains("0.0 to 1.0"), "{text}");
+        assert!(text.ends_with(&format!("must be between 0.0 and 1.0, but is {share}")), "{text}");
     }
     for share in [0.0, -0.0, f64::MIN_POSITIVE, 1.0] {
         let _ = RateLimitLayer::new(policy("one", 1), key::global()).enforce_share(share);

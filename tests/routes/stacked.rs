@@ -1,4 +1,4 @@
-//! Stacked layers: one around the router and one on a route. Both layers apply, beginning with the outer layer.
+//! Stacked layers: one wraps the router and one wraps a route. Both layers apply, the outer one first.
 
 use axum::Router;
 use axum::routing::get;
@@ -6,7 +6,7 @@ use tollgate::{MINUTE, Quota, RateLimiter, RouteLimits, key};
 
 use crate::app::{call, limiter, policy};
 
-/// Allows 5 requests per minute around the router, and 2 per minute on `/search`.
+/// Allows 5 requests per minute to the whole router, and 2 per minute to `/search`.
 fn app(limiter: &RateLimiter) -> Router {
     let limits = RouteLimits::new(key::global())
         .policy(policy("search", 2))
@@ -40,8 +40,8 @@ async fn a_request_refused_by_the_inner_layer_is_charged_by_the_outer_layer() {
     for left in [2, 1] {
         let refused = call(&app, "GET /search", &[]).await;
         assert_eq!((refused.status, refused.violated_policies()), (429, vec!["search".into()]));
-        // The headers contain both policies, but only the limit of the inner layer. The outer layer's window would end
-        // after Retry-After, which the draft forbids.
+        // The headers list both policies, but only the inner layer's limit. The outer layer's reset time would be later
+        // than Retry-After, which the draft forbids.
         assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
         assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
         assert_eq!(refused.retry_after(), Some(30));

@@ -1,4 +1,4 @@
-//! A single layer around all routes. It chooses the policy from a table of methods and routes.
+//! A single layer wraps all routes and chooses the policy from a table of methods and routes.
 
 use axum::Router;
 use axum::routing::{any, get, post};

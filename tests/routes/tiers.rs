@@ -87,7 +87,7 @@ async fn each_policy_and_tier_has_a_separate_limit_and_bucket() {
 }
 
 #[tokio::test]
-async fn an_unknown_tier_has_the_policys_own_quota() {
+async fn callers_with_an_unknown_tier_get_the_policys_own_quota() {
     let (server, _limiter, _clock) = todos(policy("todo/create", 10).tier("free", PER_MINUTE(20))).await;
     for (line, plan, limit) in [
         ("POST /todos", "premium", 10),
@@ -103,7 +103,7 @@ async fn an_unknown_tier_has_the_policys_own_quota() {
 }
 
 #[tokio::test]
-async fn an_upgrade_keeps_spent_tokens_and_applies_immediately() {
+async fn an_upgrade_applies_immediately_and_spent_tokens_stay_spent() {
     let (server, _limiter, clock) = todos(todo_create()).await;
     let (free, premium) = (["x-user: ada", "x-plan: free"], ["x-user: ada", "x-plan: premium"]);
     for _ in 0..60 {
@@ -115,7 +115,7 @@ async fn an_upgrade_keeps_spent_tokens_and_applies_immediately() {
     assert_eq!(server.call("GET /todos", &free).await.status, 429);
 
     let upgraded = server.call("GET /todos", &premium).await;
-    // 61 tokens were spent, and 1.67 tokens were refilled in half a second at the new rate: 200 - 61 + 1.67.
+    // Of 200 tokens, 61 were spent, and 1.67 were refilled in half a second at the new rate.
     assert_eq!((upgraded.status, quota_headers(&upgraded)), (200, ("default".into(), 200, 140)));
     assert_eq!(quota_headers(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
     for left in (0..140).rev() {
@@ -131,7 +131,7 @@ async fn tokens_spent_before_a_downgrade_are_refilled_at_the_old_rate() {
     for _ in 0..200 {
         assert_eq!(server.call("GET /todos", &premium).await.status, 200);
     }
-    // Refilling 141 tokens would take 141 s at 60/min, but takes 42.3 s at 200/min.
+    // The next request has to wait until 141 tokens are refilled: 42.3 s at the old rate of 200/min.
     let refused = server.call("GET /todos", &free).await;
     assert_eq!(
         (refused.status, quota_headers(&refused), refused.retry_after()),
@@ -149,7 +149,7 @@ async fn tokens_spent_before_a_downgrade_are_refilled_at_the_old_rate() {
 }
 
 #[tokio::test]
-async fn a_downgrade_within_the_new_capacity_keeps_spent_tokens() {
+async fn spent_tokens_stay_spent_after_a_downgrade_within_the_new_capacity() {
     let (server, _limiter, _clock) = todos(todo_create()).await;
     for left in (190..200).rev() {
         assert_eq!(quota_headers(&server.call("GET /todos", &["x-user: ada", "x-plan: premium"]).await).2, left);

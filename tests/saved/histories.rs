@@ -202,7 +202,7 @@ fn write_the_state_of_this_version() {
     now(Box::pin(before.set_key_quota(&policies()[1], 8u64, Quota::fixed_window(3, HOUR))));
     now(Box::pin(before.block(Signal::key("mallory"), HOUR)));
     now(before.pause(&policies()[0], "slow", HOUR));
-    // The sliding window counts three tokens of the previous window.
+    // The sliding window counts three tokens from the previous window.
     clock.advance(20 * SECOND);
     now(before.acquire(&policies()[2], 7u64).cost(1));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/saved/version_1.state");

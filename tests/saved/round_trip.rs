@@ -74,7 +74,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn tokens_are_refilled_while_the_process_does_not_run() {
+fn tokens_are_refilled_while_the_process_is_not_running() {
     let policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
     let clock = ManualClock::new();
     let before = limiter(&clock);

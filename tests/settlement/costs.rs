@@ -42,7 +42,7 @@ async fn a_cost_can_be_read_from_an_extension_of_an_outer_layer() {
 
 #[tokio::test]
 async fn a_cost_above_the_capacity_is_refused_with_a_detail_and_no_retry_after() {
-    // Regression test: the body had no message, although the documentation promised a message.
+    // Regression test: the body had no message, although the documentation promised one.
     let later = |req: &Parts| {
         let cost = by_header(req);
         async move { cost }

@@ -93,7 +93,7 @@ async fn a_failed_settlement_does_not_change_the_response() {
 }
 
 #[tokio::test]
-async fn a_receipt_returns_the_errors_of_the_backend() {
+async fn a_receipt_returns_backend_errors() {
     for fails in [false, true] {
         let (limiter, _log) = remote(2, fails);
         let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);

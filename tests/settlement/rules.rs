@@ -1,4 +1,4 @@
-//! Several rules that apply to one request, each of which settles its own charge.
+//! Several rules that apply to one request. Each rule settles its own charge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn refund_errors(response: &response::Parts) -> OnResponse {
 }
 
 #[tokio::test]
-async fn a_rule_without_on_response_settles_by_the_layers_closure() {
+async fn a_rule_without_on_response_settles_with_the_layers_closure() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 100).on_response(|_| OnResponse::Settle(170)))
         .rule(Rule::new(CALLS, team).on_response(refund_errors))

@@ -27,7 +27,7 @@ fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<()>, &'static str>> + Send>>;
 
-/// Calls `serve` under each layer, ends the request with `end` and asserts that the request stays charged.
+/// Calls `serve` inside each layer, ends the request with `end` and asserts that the request stays charged.
 async fn assert_charge_kept<F>(serve: fn(Request<()>) -> ResponseFuture, end: impl Fn(ResponseFuture) -> F)
 where
     F: Future<Output = ()>,

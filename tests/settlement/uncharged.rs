@@ -74,7 +74,7 @@ async fn a_skipped_request_has_a_receipt_for_the_extractor() {
 }
 
 #[tokio::test]
-async fn extracting_a_missing_receipt_is_an_error_that_names_with_receipt() {
+async fn the_error_for_a_missing_receipt_mentions_with_receipt() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Keep).limiter(&limiter);
     let client = serve(Router::new().route("/", get(use_all)).layer(layer)).await;

@@ -151,7 +151,7 @@ fn a_reset_applies_to_all_shards() {
 }
 
 #[test]
-fn changing_the_number_of_shards_grants_at_most_the_capacity_once_more() {
+fn changing_the_number_of_shards_grants_at_most_one_extra_capacity() {
     let api = Policy::new("api", Quota::per_hour(60).shards(2)).tier("busy", Quota::per_hour(60).shards(6));
     let (limiter, _clock) = limiter();
     let mut admitted = drain(&limiter, &api, "ada");

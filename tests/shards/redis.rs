@@ -77,8 +77,8 @@ async fn shards_use_all_nodes_of_a_cluster_and_an_allowed_call_takes_one_round_t
     for _ in 0..64 {
         assert!(limiter.limit(&HOT, "all").await.is_ok());
     }
-    // With so few calls, the shard that a call tries first never lacks tokens, even if two shards share an entry in the
-    // table of levels.
+    // With so few calls, the shard that a call tries first never runs out of tokens, even if two shards share an entry
+    // in the table of levels.
     let before = scripts();
     for _ in 0..150 {
         assert!(limiter.limit(&HOT, "all").await.is_ok());

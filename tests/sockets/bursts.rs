@@ -1,4 +1,4 @@
-//! Bursts of requests over different kinds of connections. Exactly as many as the limit allows must be admitted.
+//! Bursts of requests over different kinds of connections. The number of admitted requests must equal the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -115,7 +115,7 @@ async fn an_extractor_error_is_an_internal_error() {
 }
 
 #[tokio::test]
-async fn without_grpc_a_refusal_is_a_plain_429_and_a_counted_mistake() {
+async fn without_grpc_a_refusal_is_a_plain_429_and_counts_as_a_mistake() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter);
     let (address, _echo) = crate::echo::serve_with(layer).await;

@@ -82,7 +82,7 @@ pub(crate) struct ReportedLimit {
     pub(crate) ts: f64,
     pub(crate) now: f64,
     pub(crate) not_before: Option<f64>,
-    /// `Some` if another quota wrote the row.
+    /// `Some` if the row was written under another quota.
     pub(crate) clear: Option<f64>,
     pub(crate) written_by: Option<String>,
 }
@@ -137,7 +137,7 @@ impl ReportedLimit {
     /// Rebuilds the row from the reported fields.
     pub(crate) fn state(&self) -> State {
         let (at, own) = (Micros::new(self.ts as u64), tollgate::algorithm::stamp(&self.quota()));
-        // Of the quota that wrote the row, only the algorithm matters, which is in the low three bits of the stamp.
+        // Only the low three bits of another quota's stamp matter. They contain its algorithm.
         let stamp = self.written_by.as_ref().map_or(own, |writer| {
             let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);
             (!own & !7) | (1 + tag.unwrap() as u32)

@@ -42,7 +42,7 @@ async fn a_block_is_reported_until_its_last_microsecond() {
 }
 
 #[tokio::test]
-async fn the_status_of_callers_on_the_deny_list_has_no_end_and_no_reason() {
+async fn a_caller_on_the_deny_list_sees_neither_an_end_nor_a_reason() {
     let list = DenyList::from_iter([
         DenyRule::key("mallory"),
         DenyRule::network("192.0.2.0/24").unwrap(),

@@ -84,7 +84,7 @@ async fn the_status_matches_the_failure_mode() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_refused_with_the_extractors_status() {
+async fn a_request_without_a_key_is_refused_with_the_extractors_status() {
     let limiter = RateLimiter::default();
     let unauthorized = || Err::<u64, _>(KeyError::new("log in first").with_status(StatusCode::UNAUTHORIZED));
     let layers = [

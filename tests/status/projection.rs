@@ -47,8 +47,8 @@ enum Event {
     /// Spends tokens and refunds them after a delay in microseconds.
     Refund(u64, u64),
     Advance(u64),
-    /// Sets the clock back by less than the time of a full refill, because rows further in the future are reset. Occurs
-    /// at most once in a history.
+    /// Sets the clock back by less than a full refill takes, because rows further in the future are reset. Occurs at
+    /// most once in a history.
     SetBack(u64),
     Change(u64),
 }

@@ -98,7 +98,7 @@ async fn t04_ten_thousand_addresses_in_one_network_share_a_bucket() {
 }
 
 #[tokio::test]
-async fn t04_a_coarser_rule_limits_owners_of_many_networks() {
+async fn t04_a_coarser_rule_limits_clients_that_own_many_networks() {
     let (limiter, _backend, _clock) = limiter();
     let site = tollgate::Policy::new("site", tollgate::Quota::token_bucket(10, tollgate::MINUTE));
     let layer = RateLimitLayer::new(ONE, key::client_ip()).and(site, key::client_ip().prefixes(24, 48));

@@ -33,7 +33,7 @@ async fn t20_a_batch_is_charged_for_each_of_its_operations() {
 }
 
 #[tokio::test]
-async fn t20_a_batch_can_be_charged_by_a_header_before_its_body_is_read() {
+async fn t20_a_batch_can_be_charged_based_on_a_header_before_its_body_is_read() {
     let (limiter, _backend, _clock) = limiter();
     // A gateway sends the complexity of the query in a header.
     let layer = RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter).cost(|parts| {

@@ -1,7 +1,7 @@
 //! Tests that a rate limiter in front of a service withstands the known threats.
 //!
-//! Tests whose names begin with `t05_` cover threat 5 in `list.txt`. The list also names tests in other test targets.
-//! `make threats` runs all listed tests and writes `THREATS.md`.
+//! For example, tests whose names begin with `t05_` cover threat 5 in `list.txt`. The list also names tests in other
+//! targets. `make threats` runs all listed tests and writes `THREATS.md`.
 
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.

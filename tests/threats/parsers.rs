@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t02_no_prefix_of_x_forwarded_for_changes_the_client(chain in chain(), attack in attack()) {
+    fn t02_nothing_prepended_to_x_forwarded_for_changes_the_client(chain in chain(), attack in attack()) {
         let entries = chain.hops.iter().map(|hop| hop.spelled.clone().into_bytes()).collect();
         let lines = attack.prepend_to("x-forwarded-for", entries);
         let client = chain.client();
@@ -32,7 +32,7 @@ proptest! {
     }
 
     #[test]
-    fn t02_no_prefix_of_forwarded_changes_the_client(chain in chain(), attack in attack(), host in garbage()) {
+    fn t02_nothing_prepended_to_forwarded_changes_the_client(chain in chain(), attack in attack(), host in garbage()) {
         let lines = attack.prepend_to("forwarded", chain.elements(&host));
         let client = chain.client();
         prop_assert_eq!(behind_proxies().from_forwarded().resolve(&parts(PEER, &lines)), Some(client));
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn t02_arbitrary_header_bytes_do_not_panic_or_change_an_untrusted_peer(
+    fn t02_arbitrary_header_bytes_cause_no_panic_and_do_not_change_an_untrusted_peer(
         attack in attack(),
         name in prop::sample::select(vec!["x-forwarded-for", "forwarded", "x-real-ip"]),
         hops in 0..70_usize,

@@ -25,7 +25,7 @@ fn one_route() -> Router {
 }
 
 #[tokio::test]
-async fn t19_a_layer_around_the_router_limits_floods_of_404() {
+async fn t19_a_layer_that_wraps_the_router_limits_floods_of_404s() {
     let app = one_route().layer(layer());
     assert_eq!(statuses(&app, &["/nothing", "/here", "/either", "/"]).await, [404, 429, 429, 429]);
     let app = one_route().fallback(|| async { "found nothing" }).layer(layer());

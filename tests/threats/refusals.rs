@@ -41,7 +41,7 @@ fn upload(body: Body) -> Request {
 }
 
 #[tokio::test]
-async fn t26_refused_requests_are_not_read_and_do_not_reach_the_service() {
+async fn t26_bodies_of_refused_requests_are_not_read_and_the_service_is_not_called() {
     let by_layer: [fn() -> RateLimitLayer; 4] = [
         || RateLimitLayer::new(ONE, key::client_ip()),
         || RateLimitLayer::new(ONE, |_: &Parts| Extraction::later(async { Some(7) })),

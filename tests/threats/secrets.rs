@@ -101,7 +101,7 @@ async fn t07_a_denial_by_a_handler_does_not_show_the_key() {
 }
 
 #[tokio::test]
-async fn t07_the_refusal_of_a_missing_key_does_not_show_the_request() {
+async fn t07_the_refusal_for_a_missing_key_does_not_show_the_request() {
     let app = hello().layer(RateLimitLayer::new(ONE, key::header("x-tenant").or_reject()));
     let answer = send(&app, with_secrets()).await;
     assert!(answer.status == 400 && !answer.shows(RAW.as_bytes()));

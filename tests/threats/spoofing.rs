@@ -1,4 +1,4 @@
-//! Threat 1: a client that claims another address.
+//! Threat 1: a client that pretends to have another address.
 
 use std::net::Ipv4Addr;
 

@@ -125,7 +125,7 @@ fn unverified(text: &str) -> Vec<&str> {
     faults
 }
 
-/// Returns whether a line uses the extractor, except to build a key from a known value with `.key(`.
+/// Returns whether a line uses the extractor other than to build a key from a known value with `.key(`.
 fn uses_extractor(line: &str, extractor: &str) -> bool {
     line.split(extractor).skip(1).any(|rest| {
         let behind =

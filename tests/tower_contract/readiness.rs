@@ -113,7 +113,7 @@ where
 }
 
 #[tokio::test]
-async fn errors_of_the_inner_service_are_passed_through() {
+async fn errors_from_the_inner_service_are_passed_through() {
     let failing = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("inner error") });
     let service = RateLimitLayer::new(THREE, key::global()).layer(failing);
     for _ in 0..3 {

@@ -11,7 +11,7 @@ fn limiter() -> (ManualClock, RateLimiter) {
     (clock, limiter)
 }
 
-/// Counts the requests that pass within `period` if an idle caller starts sending a second before a minute ends.
+/// Counts the requests that pass within `period` if an idle caller starts sending one second before a minute ends.
 fn worst(period: Duration, quota: Quota) -> usize {
     let (clock, limiter) = limiter();
     clock.advance(59 * SECOND);

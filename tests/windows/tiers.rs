@@ -26,7 +26,7 @@ fn after_a_tier_change_spent_tokens_count_in_quotas_with_the_same_period() {
     let pro = [("api;1s".to_owned(), 5.0), ("api;1d".to_owned(), 5.0)];
     assert_eq!(spent(&limiter, &api, ada("pro")), pro);
     now(limiter.acquire(&api, ada("pro")).cost(45));
-    // A tier with only a daily quota shares the tokens that were spent under the other daily quotas. Nothing has been
+    // A tier with only a daily quota counts the tokens that were spent under the other daily quotas. Nothing has been
     // spent under a monthly quota.
     assert_eq!(spent(&limiter, &api, ada("unlimited bursts")), [("api".to_owned(), 50.0)]);
     let monthly = [("api;1s".to_owned(), 50.0), ("api;30d".to_owned(), 0.0)];

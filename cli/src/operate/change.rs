@@ -58,7 +58,7 @@ pub struct Credit {
     /// How many tokens to give back
     #[arg(long)]
     tokens: u64,
-    /// The caller's tier; without it, the tier under which the key was charged last
+    /// The caller's tier; without it, the tier under which the key was last charged
     #[arg(long)]
     tier: Option<String>,
     #[command(flatten)]

@@ -102,7 +102,7 @@ pub struct Why {
     /// Only under this policy
     #[arg(long)]
     policy: Option<String>,
-    /// The caller's tier; without it, the tier under which the key was charged last
+    /// The caller's tier; without it, the tier under which the key was last charged
     #[arg(long)]
     tier: Option<String>,
     #[command(flatten)]
@@ -155,8 +155,8 @@ fn source(from: &Value) -> &'static str {
         Some("set_for_key") => "set for this key at run time",
         Some("set_for_tier") => "set for its tier at run time",
         Some("set_for_all") => "set for all callers at run time",
-        Some("tier") => "of its tier",
-        _ => "of the policy",
+        Some("tier") => "from its tier",
+        _ => "from the policy",
     }
 }
 

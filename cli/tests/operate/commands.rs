@@ -113,7 +113,7 @@ fn errors_say_what_was_expected_and_what_to_do() {
         (&["why", "7", "--policy", "helo"], "there is no policy \"helo\" (did you mean \"hello\"?)"),
         (&["why", "7", "--tier", "gold"], "no selected policy has the tier \"gold\""),
         (&["quota", "fast", "--policy", "hello"], "`quota`: "),
-        (&["block", "7", "--for", "soon"], "`lasts`: expected a time, such as \"15min\""),
+        (&["block", "7", "--for", "soon"], "`lasts`: expected a duration, such as \"15min\""),
         (&["limited", "--max", "1000"], "`max`: expected 1 to 100, found 1000"),
         (&["limited", "--url", "http://127.0.0.1:1/admin"], "cannot reach http://127.0.0.1:1/admin"),
     ] {

@@ -23,7 +23,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
     while printed < count {
         let clock = ManualClock::at(instant(random).min(LATEST));
         let backend = MemoryBackend::builder().max_rows(MAX_ROWS).clock(clock.clone()).build();
-        // Some limiters read a sample of the shards.
+        // Some limiters read only a sample of the shards.
         let limiter = RateLimiter::builder(backend).sample_shards(if random.one_in(8) { 5 } else { 64 }).build();
         let limiter = Limiter { limiter, clock, policies: policies(random) };
         // Some rows were written under different quotas of the same policies.

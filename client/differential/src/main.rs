@@ -37,7 +37,7 @@ fn print_rows(count: u64, random: &mut Random, out: &mut impl Write) {
     while printed < count {
         let Some(quota) = quota(random) else { continue };
         let reader = Reader::of(quota);
-        // A sequence of a few decisions produces realistic rows. Half of the sequences start with an arbitrary row.
+        // A sequence of decisions produces realistic rows. Some start with an arbitrary row or with a foreign row.
         let mut now = instant(random);
         let mut state = if random.one_in(2) { State::default() } else { row(random, &quota, now) };
         state.stamp = algorithm::stamp(&quota);
@@ -75,7 +75,7 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
         ("written_by", before.written_by),
         ("now", now.get().to_string()),
         ("cost", ask.tokens().to_string()),
-        // `reserve` prints 2^53, which is longer than any wait.
+        // An unlimited `max_wait` is written as 2^53 µs, which is longer than any possible wait.
         ("max_wait", or_null(ask.max_wait().map(|wait| wait.as_micros().min(1 << 53)))),
         ("verdict", format!("{verdict:?}")),
         ("time", or_null(time)),
@@ -156,8 +156,8 @@ fn or_null(value: Option<impl Debug>) -> String {
 
 // Available tokens
 
-/// Reads the available tokens of any row. Because only a limiter's snapshot has `available`, the reader has a limiter
-/// whose backend returns the row in `stored`.
+/// Reads the available tokens of any row. Only a limiter's snapshot has an `available` method, so the reader uses a
+/// limiter whose backend returns the row in `stored`.
 struct Reader {
     limiter: RateLimiter,
     policy: Policy,

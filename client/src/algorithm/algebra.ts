@@ -1,4 +1,4 @@
-// The operations that each algorithm implements, and the rows on which they work.
+// The operations that each algorithm implements, and the rows they work on.
 import type { Algorithm } from '../snapshot.js';
 
 /** The stored state of one key under one policy. Spent tokens are a debt that is repaid as time passes. */
@@ -45,7 +45,7 @@ export const LAST = Number.MAX_SAFE_INTEGER;
 
 export const ALREADY = -1;
 
-/** Searches from `guess`, which was rounded twice, for the first microsecond for which `enough` returns true. */
+/** Searches for the first microsecond at which `enough` is true. Starts at `guess`, which was rounded twice. */
 export function tighten(guess: number, enough: (elapsed: number) => boolean): number {
   let elapsed = guess;
   for (let i = 0; i < 4; i++) {

@@ -13,7 +13,7 @@ export function isForeign(row: Row, now: number): row is ForeignRow {
 
 /** The debt is repaid at the rate of the reader's or the writer's token bucket, whichever is faster. */
 export const FASTER_BUCKET = 1;
-/** The row is read as if the quota had written it. */
+/** The row is read as if the reader's quota had written it. */
 export const OWN = 2;
 /** The counts are not reduced until the row expires. */
 export const WHOLE = 3;
@@ -58,8 +58,8 @@ export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
 }
 
 /**
- * Returns whichever row has less debt: `rolled`, whose debt is `spent`, or `row`, repaid at the rate of the bucket that
- * wrote it.
+ * Returns the row with less debt: either `rolled`, whose debt is `spent`, or `row` after it has been repaid until `now`
+ * at the rate of the bucket that wrote it.
  */
 export function rollFaster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
   const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));

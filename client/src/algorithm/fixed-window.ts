@@ -1,4 +1,4 @@
-// The fixed window.
+// The fixed window algorithm.
 import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, LAST, type Algebra } from './algebra.js';
 import { windowsOf } from './windows.js';

@@ -8,7 +8,7 @@ import { tokenBucket } from './token-bucket.js';
 
 /** A quota's operations on rows. Instants are in microseconds. */
 export interface Quota {
-  /** Returns the row at `now`. Unless noted otherwise, the other functions take rows that were rolled in this way. */
+  /** Returns the row at `now`. Unless noted otherwise, the other functions take rows that `roll` has returned. */
   roll(row: Row, now: number): Row;
   /** Returns the number of whole tokens that can be spent. */
   available(row: Row, now: number): number;

@@ -1,4 +1,4 @@
-// The sliding window.
+// The sliding window algorithm.
 import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
@@ -14,17 +14,17 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
   const { period } = config;
   const { index, begin, offset } = windowsOf(config);
 
-  /** Returns how much of the previous window's `count` still counts `elapsed` microseconds into this window. */
+  /** Returns what the previous window's `count` contributes, `elapsed` microseconds into this window. */
   // Without the minimum, the quotient may exceed `count` at the start of a window, because it is rounded twice.
   const weighted = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
   /**
-   * Returns how much of the previous window's count still counts at `now`. For a row ahead of the clock, `now` is
-   * treated as the start of the row's window.
+   * Returns what the previous window's count contributes at `now`. If the row is ahead of the clock, `now` is treated
+   * as the start of the row's window.
    */
   const previousAt = (row: Row, now: number): number => weighted(row.previous, now < row.ts ? 0 : offset(now));
   /**
-   * Returns the first offset into a window (in microseconds) at which at most `level` of the previous window's `count`
-   * still counts.
+   * Returns the earliest offset into a window (in microseconds) at which the previous window's `count` contributes at
+   * most `level`.
    */
   const elapsedUntil = (count: number, level: number): number =>
     count <= level
@@ -57,7 +57,7 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
         // The level is reached in the next window, for which this window is the previous one.
         return begin(window + 1, elapsedUntil(row.spent, level));
       }
-      // The level is reached later in this window, when less of the previous window counts.
+      // The level is reached later in this window, when the previous window contributes less.
       return row.previous <= room ? ALREADY : begin(window, elapsedUntil(row.previous, room));
     },
   };

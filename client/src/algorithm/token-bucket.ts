@@ -1,4 +1,4 @@
-// The token bucket.
+// The token bucket algorithm.
 import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra } from './algebra.js';
 

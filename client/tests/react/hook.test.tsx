@@ -63,7 +63,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(w.urls.length, 1);
   });
 
-  await t.test('a component is rendered again only when its own status changes', async (t) => {
+  await t.test('a component re-renders only when its own status changes', async (t) => {
     const { page, w } = await pageOf(t);
     let renders = 0;
     function Plain(): ReactNode {
@@ -132,7 +132,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(seen.size, 4);
   });
 
-  await t.test('a component keeps its store where stores are not shared', async (t) => {
+  await t.test('a component keeps its store even where stores are not shared', async (t) => {
     const { page, urls, options } = await pageOf(t);
     Reflect.deleteProperty(globalThis, 'document');
     await page.show(<Send source="/own" options={options} />);
@@ -155,7 +155,7 @@ test(`React ${version}`, async (t) => {
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
     await page.show(<Send source="/login" options={as('ada')} />);
-    assert.deepEqual(users, ['ada'], 'rendering again does not fetch');
+    assert.deepEqual(users, ['ada'], 're-rendering does not fetch');
 
     await page.show(<Send source="/login" options={as('grace')} />);
     assert.deepEqual(page.buttons(), ['send'], 'no state of the previous user remains');

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::{DAY, HOUR, MINUTE, SECOND, Verdict, available, next_change, roll, step, when as first_within};
+use super::super::{
+    DAY, HOUR, MINUTE, SECOND, Verdict, available, next_change, roll, spent, step, when as first_within,
+};
 use super::*;
 
 const NOW: Micros = Micros::new(1_700_000_040_000_000);
@@ -37,7 +39,7 @@ fn alternating_quotas_admit_no_more_than_the_larger_quota() {
 }
 
 #[test]
-fn a_downgrade_denies_no_longer_than_the_old_quota_takes_to_be_repaid() {
+fn a_downgrade_denies_for_no_longer_than_the_old_quota_takes_to_repay_the_debt() {
     let millis = Duration::from_millis;
     for (old, new, first) in [
         (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE), millis(56_460)),
@@ -100,7 +102,7 @@ fn counts_of_another_algorithm_are_kept_in_full_until_they_expire() {
 }
 
 #[test]
-fn both_counts_carry_over_between_sliding_windows_of_one_period() {
+fn both_counts_carry_over_between_sliding_windows_with_the_same_period() {
     let (old, new) = (Quota::sliding_window(100, MINUTE), Quota::sliding_window(10, MINUTE));
     let first = charged(&old, &State::default(), NOW, 40);
     let row = charged(&old, &first, NOW + MINUTE, 5);
@@ -118,6 +120,9 @@ fn both_counts_carry_over_between_sliding_windows_of_one_period() {
         let rolled = roll(&quota, &given, NOW);
         assert_eq!((rolled.spent, rolled.carry), (1.0, 0.0), "{quota:?}");
     }
+    let (window, larger) = (Quota::fixed_window(10, MINUTE), Quota::fixed_window(20, MINUTE));
+    let given = State { carry: 8.0, ..charged(&window, &State::default(), NOW, 1) };
+    assert_eq!(roll(&larger, &given, NOW), State { stamp: larger.stamp(), carry: 0.0, ..given });
 }
 
 #[test]
@@ -125,7 +130,32 @@ fn a_row_that_never_expires_is_repaid_only_by_the_current_quota() {
     let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(5, MINUTE));
     let state = State { clear: Micros::MAX, ..charged(&old, &State::default(), NOW, 10) };
     assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(72 * SECOND));
-    assert_eq!(retry(&Quota::fixed_window(5, MINUTE), &state, NOW, Ask::cost(1)), None);
+    let window = Quota::fixed_window(5, MINUTE);
+    assert_eq!(retry(&window, &state, NOW, Ask::cost(1)), None);
+    assert_eq!(first_within(&window, &state, NOW, 0.0), None);
+    let (old, slow) = (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(1, 365 * DAY));
+    let state = State { clear: Micros::MAX, ..charged(&old, &State::default(), NOW, 1000) };
+    assert_eq!(spent(&slow, &roll(&slow, &state, NOW + 3650 * DAY), NOW + 3650 * DAY), 990.0);
+    let longer = overrun(&state, 5);
+    assert_eq!((longer.spent, longer.clear), (1005.0, Micros::MAX));
+}
+
+/// The wait for a reservation shrinks as the end of the window, or the time of the row, comes closer.
+#[test]
+fn a_reservation_with_a_wait_limit_can_be_granted_before_a_foreign_row_expires() {
+    let (bucket, window) = (Quota::token_bucket(10, HOUR), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
+    let window = window.unlimited_reservations();
+    let state = charged(&bucket, &State::default(), NOW, 10);
+    let (soon, first) = (Ask::cost(1).wait_up_to(10 * SECOND), 50 * SECOND);
+    assert_eq!(retry(&window, &state, NOW, soon), Some(first));
+    let granted = step(&window, &state, NOW + first, soon);
+    assert_eq!(granted.verdict, Verdict::Reserve { wait: 10 * SECOND });
+    assert_eq!(retry(&window, &state, NOW, Ask::cost(1)), Some(HOUR));
+
+    let (window, bucket) = (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), bucket.unlimited_reservations());
+    let ahead = charged(&window, &State::default(), NOW + MINUTE, 10);
+    let long = Ask::cost(1).wait_up_to(360 * SECOND + 10 * SECOND);
+    assert_eq!(retry(&bucket, &ahead, NOW, long), Some(first));
 }
 
 #[test]

@@ -92,9 +92,9 @@ fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
     assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
 }
 
-/// Under the second quota, a bucket is full after ten microseconds, so a row further ahead of the clock is dropped.
+/// Under the second quota, a bucket is full after ten microseconds, so a row that is further ahead is dropped.
 #[test]
-fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
+fn reports_after_the_clock_was_set_back_do_not_make_spent_tokens_negative() {
     let now = NOW;
     let quota = |capacity| Quota::token_bucket(1, Duration::from_micros(1)).capacity(capacity);
     let first =

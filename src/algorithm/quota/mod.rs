@@ -11,7 +11,7 @@ use self::shards::Division;
 use super::Micros;
 use super::error::{QuotaError, TOO_MANY};
 
-/// One second. For a multiple in a `const`, where `*` is not available, write `MINUTE.saturating_mul(10)`.
+/// One second. In a `const`, where `*` is not available, write multiples as `SECOND.saturating_mul(10)`.
 pub const SECOND: Duration = Duration::from_secs(1);
 /// Sixty seconds.
 pub const MINUTE: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub enum Algorithm {
     TokenBucket,
     /// Adds `rate` tokens at each window boundary; unused tokens roll over, up to `capacity`.
     FixedWindow,
-    /// Counts the current window, plus the previous window weighted by its overlap with the last `period`.
+    /// Counts the current window fully, and the previous window in proportion to its overlap with the last `period`.
     SlidingWindow,
 }
 
@@ -125,8 +125,8 @@ enum Phase {
 const UNLIMITED: u64 = u64::MAX;
 
 impl Quota {
-    /// The largest number of tokens in a quota or cost: `10^15 - 1`. This is the largest integer in a structured header
-    /// (RFC 9651, section 3.3.1), and it is exact in an `f64`.
+    /// The largest number of tokens in a quota or cost: `10^15 - 1`. This is the largest integer that a structured
+    /// header can contain (RFC 9651, section 3.3.1), and it is exact in an `f64`.
     pub const MAX_TOKENS: u64 = 999_999_999_999_999;
 
     /// The longest period: 100 years.
@@ -159,9 +159,9 @@ impl Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// Creates a sliding window, which allows `limit` tokens in the last `period`. The number of spent tokens is an
-    /// estimate: it assumes that the tokens of the previous window were spent evenly. Windows are aligned to UTC unless
-    /// [`start`](Quota::start) is set.
+    /// Creates a sliding window, which limits the tokens spent in the last `period` to `limit`. Their number is an
+    /// estimate, which assumes that the tokens of the previous window were spent evenly. Windows are aligned to UTC
+    /// unless [`start`](Quota::start) is set.
     ///
     /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary. It
     /// can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a window; see [the worst
@@ -198,8 +198,8 @@ impl Quota {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
 
-    /// Sets how many tokens can be spent at once after a long idle time. The default is `rate`. With reservations, the
-    /// capacity may be 0: there are then no bursts, and requests are spaced evenly.
+    /// Sets how many tokens can be spent at once after a long idle period. The default is `rate`. If reservations are
+    /// allowed, the capacity may be 0. There are then no bursts, and requests are spaced evenly.
     ///
     /// # Panics
     /// Panics if `capacity` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if
@@ -226,7 +226,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets how many tokens beyond the capacity the waiting callers of one key may reserve in total. The default is 0.
+    /// Sets how many tokens beyond the capacity waiting callers may reserve for one key in total. The default is 0.
     ///
     /// # Panics
     /// Panics if `tokens` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if the
@@ -256,7 +256,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Removes the bound on reservations, so that every waiting caller gets a due time, no matter how late.
+    /// Removes the bound on reservations, so that every waiting caller gets a due time, however far in the future.
     ///
     /// # Panics
     /// Panics if the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
@@ -337,7 +337,7 @@ impl Quota {
         }
     }
 
-    /// The offset of the window boundaries from the epoch, modulo the period, or `None` if they are not set.
+    /// The offset of the window boundaries from the epoch, modulo the period, or `None` if no boundaries are set.
     pub const fn get_start(&self) -> Option<Duration> {
         match self.phase {
             Phase::Unset => None,
@@ -589,7 +589,7 @@ mod tests {
         let endless = plain.unlimited_reservations();
         assert_eq!((endless.get_max_reserved(), endless.reserves()), (None, true));
         assert_eq!(endless.ceiling() + Quota::MAX_TOKENS, 9_007_199_254_740_991);
-        // A capacity of 0 counts as one token. A sliding window is repaid after two windows.
+        // A capacity of 0 counts as one token. A full sliding window takes two windows to empty.
         assert_eq!(plain.capacity(0).max_reserved(1).window(), 6 * SECOND);
         assert_eq!(Quota::sliding_window(10, MINUTE).fill_micros(), 120_000_000);
         assert!(Quota::fixed_window(1, SECOND).try_start(Duration::from_micros(5)).is_ok());
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_scales_every_number_to_at_least_one_token() {
+    fn scaled_numbers_are_never_rounded_down_to_zero() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(20 * SECOND);
         let half = Quota::fixed_window(5, MINUTE).capacity(12).max_reserved(3).start(20 * SECOND);
         assert_eq!((quota.scaled(0.5), quota.scaled(1.0)), (half, quota));

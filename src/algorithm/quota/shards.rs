@@ -39,8 +39,8 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// Panics if `shards` is not from 1 to [`MAX_SHARDS`](Quota::MAX_SHARDS), or if it exceeds the rate, the capacity
-    /// or a nonzero `max_reserved`. In a `const`, this is a compile error. See [`Quota::try_shards`].
+    /// Panics if `shards` is 0 or over [`MAX_SHARDS`](Quota::MAX_SHARDS), or if it exceeds the rate, the capacity or a
+    /// nonzero `max_reserved`. In a `const`, this is a compile error. See [`Quota::try_shards`].
     #[track_caller]
     #[must_use]
     pub const fn shards(self, shards: u64) -> Quota {
@@ -112,7 +112,7 @@ impl Quota {
         all.min(self.whole_capacity().into()) as u64
     }
 
-    /// Returns how many shards, counted from the first, can grant `cost`, including reservable tokens if `reserves`.
+    /// Returns how many shards are large enough for `cost`. Counts their reservable tokens too if `reserves` is set.
     pub(crate) fn shards_for(&self, cost: u64, reserves: bool) -> u8 {
         let shards = self.division.shards;
         let max_cost = |index| {
@@ -254,5 +254,24 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
         }
         assert!(quota.shards(10).try_max_reserved(0).is_ok());
+        assert!(quota.shards(10).try_max_reserved(10).is_ok());
+    }
+
+    #[test]
+    fn a_shard_that_refills_too_slowly_is_an_error() {
+        // The quota refills in 200 years. The shards have rates of 2 and 1, so the second one takes 300 years.
+        let quota = Quota::token_bucket(3, DAY).capacity(219_000);
+        let error = quota.try_shards(2).expect_err("expected the second shard to refill too slowly").to_string();
+        assert!(error.starts_with("capacity is 109500; at this rate it takes over 285 years"), "{error}");
+    }
+
+    #[test]
+    fn tokens_of_some_shards_are_extrapolated_to_all() {
+        let quota = Quota::token_bucket(10, MINUTE).shards(4);
+        assert_eq!([0, 1, 2, 3].map(|index| quota.share(6, index)), [2, 2, 1, 1]);
+        let shard = quota.shard(3);
+        assert_eq!((quota.whole_capacity(), shard.whole_capacity()), (10, 10));
+        assert_eq!([(3, 2), (4, 3), (6, 2)].map(|(tokens, read)| shard.across_shards(tokens, read)), [6, 5, 10]);
+        assert_eq!(quota.across_shards(3, 2), 3);
     }
 }

@@ -23,7 +23,7 @@ impl MemoryBackendBuilder {
 
     /// Sets the maximum number of rows. Defaults to 1,000,000 rows, which take at most 90 MB. The minimum is 16.
     ///
-    /// Shards fill up unevenly, so rows may be evicted before that. A sliding window needs up to two rows per key.
+    /// Shards fill up unevenly, so evictions may begin earlier. A sliding window needs up to two rows per key.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);
@@ -37,7 +37,7 @@ impl MemoryBackendBuilder {
         self
     }
 
-    /// Sets the secret that determines key hashes and row positions, which are random by default. Rows can be
+    /// Sets the secret from which key hashes and row positions are derived. By default, both are random. Rows can be
     /// [saved](crate::RateLimiter::save) only if a secret is set, and loaded only with the same secret.
     ///
     /// Use 16 random bytes, and store them like a password: clients that know them can displace the rows of other keys.

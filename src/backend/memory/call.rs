@@ -13,7 +13,7 @@ use crate::backend::{RowId, Take};
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// Rows that must not be evicted: those of this call, in the order of its takes, and those chosen as victims.
+    /// Rows that must not be evicted: those of this call, in the order of its takes, and any victims already chosen.
     pinned: SmallVec<[RowKey; 2]>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides a call that charges overflow rows. An overflow row has its own window boundaries, because with those of
+    /// Decides a call that charges overflow rows. An overflow row has its own window boundaries. With the boundaries of
     /// its keys, it would be reset once for each key. The returned steps use the boundaries of the keys.
     #[cold]
     fn decide_overflow(
@@ -153,7 +153,7 @@ impl<'a> LockedCall<'a> {
         last
     }
 
-    /// Returns `quota`. If `row` is an overflow row, the quota is given the seed of that row.
+    /// Returns `quota`, or `quota` with the seed of the overflow row if `row` is one.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
             Location::Overflow((_, index, _)) => {

@@ -76,7 +76,7 @@ impl Ledger {
         self.overflow.insert(id, state);
     }
 
-    /// Returns whether a new row of this policy is senior.
+    /// Returns whether a new row of this policy would be senior.
     pub(super) fn is_senior(&self, policy: u32, capacity: usize) -> bool {
         (self.size(policy) as usize) < capacity / SENIOR_SHARE
     }
@@ -112,13 +112,12 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // Rows that were stored before a flood and deny callers stay, because the flood's own rows can be evicted.
+        // Rows that were added before a flood and deny callers stay. Rows of the flood can be evicted instead.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);
         }
         if !denies && size >= self.size && (self.size <= self.small || !row.is_senior()) {
-            // Here, the rank does not depend on how many rows the policy has.
             least(&mut self.from_equal, (rank.0, 0, rank.2, rank.3, rank.4), key);
         }
     }

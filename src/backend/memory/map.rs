@@ -65,8 +65,8 @@ impl Rows<'_> {
         self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes about a quarter of the rows in one group of slots to `see`. Four calls per group visit every row, and
-    /// some rows twice.
+    /// Passes about a quarter of the rows in one group of slots to `see`. Four calls per group visit every row, some of
+    /// them twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);

@@ -144,7 +144,6 @@ impl Row {
         bytes
     }
 
-    /// Returns `None` if the bytes are not a valid row.
     pub(super) fn from_bytes(bytes: [u8; Row::BYTES]) -> Option<Row> {
         let mut reader = ByteReader::new(&bytes);
         let spent = f64::from_bits(reader.u64()?);
@@ -227,7 +226,6 @@ impl RowKey {
         bytes
     }
 
-    /// Returns `None` if the bytes are not a valid key.
     pub(super) fn from_bytes(bytes: [u8; RowKey::BYTES]) -> Option<RowKey> {
         let mut reader = ByteReader::new(&bytes);
         let (hash, tail) = (reader.u64()?, reader.u32()?);
@@ -252,7 +250,7 @@ pub(super) struct RowHasher {
     policies: Placement,
 }
 
-/// The bits by which DashMap chooses a shard. They follow the seven bits of hashbrown's tag.
+/// The bits by which DashMap chooses a shard. They sit directly below the seven bits of hashbrown's tag.
 const SHARD_BITS: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
 
 impl RowHasher {
@@ -260,7 +258,7 @@ impl RowHasher {
         RowHasher { digests: Placement::random(), policies: Placement::random() }
     }
 
-    /// Creates the hasher for a secret. Saved rows depend on its results.
+    /// Creates the hasher for a secret. Its results must not change, because saved rows contain them.
     pub(super) fn of(secret: &Secret) -> RowHasher {
         let placement = |purpose| Placement::of(&secret.derive(purpose));
         RowHasher { digests: placement("keys of rows"), policies: placement("policies of rows") }

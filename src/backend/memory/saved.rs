@@ -14,7 +14,7 @@ use crate::policy::PolicyName;
 pub(super) fn save(table: &Table, now: Micros) -> SavedRows {
     let mut rows = table.rows();
     rows.retain(|(_, row)| !row.is_expired(now));
-    // A smaller table drops the last rows, so the most important ones come first.
+    // Loading drops the last rows if the table is full, so the most important rows come first.
     rows.sort_unstable_by_key(|(key, row)| (key.is_carry(), !row.is_senior(), !row.denies(now)));
     let names = table.names();
     let mut bytes = Vec::with_capacity(64 + names.len() * 32 + rows.len() * ROW_BYTES);
@@ -100,15 +100,15 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     counts
 }
 
-/// Adapts rows to a clock that was set back. If a row is ahead of the clock by more than a full refill takes, its
-/// tokens would count as unspent. Such a row is therefore moved to `now`, as if its tokens had just been spent.
+/// Adapts rows to a clock that was set back. A row that is too far ahead of the clock would count as unspent. Such a
+/// row is therefore moved to `now`, as if its tokens had just been spent.
 fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     let rows: Vec<(RowKey, Row)> = saved_rows(bytes).flatten().collect();
     let carries: HashMap<RowKey, f64> =
         rows.iter().filter(|(key, _)| key.is_carry()).map(|(key, row)| (key.row(), row.spent)).collect();
     let adapted = |(key, row): (RowKey, Row)| {
         let (ahead, lasts) = (row.at().micros_since(now), row.expires().micros_since(row.at()));
-        // A row that is ahead by less than half of `lasts` keeps its tokens. `lasts` ends at a whole second.
+        // A row that is ahead by less than half of `lasts` is unchanged. `SECOND` covers the rounding of `lasts`.
         if ahead == 0 || ahead.saturating_add(SECOND) < lasts / 2 {
             return (key, row);
         }

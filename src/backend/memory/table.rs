@@ -89,7 +89,7 @@ impl Table {
         sizes.into_values().chain((others > 0).then_some((OTHERS, others))).collect()
     }
 
-    /// Returns the number of rows evicted before they expired, and the number of charges decided on overflow rows.
+    /// Returns the number of rows evicted before they expired, and the number of charges to overflow rows.
     pub(super) fn pressure(&self) -> (u64, u64) {
         self.ledgers
             .iter()

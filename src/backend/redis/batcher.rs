@@ -76,7 +76,7 @@ const MAX_BATCH: usize = 128;
 /// The maximum number of rows per script call. All of their keys must fit on the script's stack.
 const MAX_ROWS: usize = 1000;
 
-/// The maximum number of waiting operations. More could not be decided within their deadline.
+/// The maximum number of waiting operations. Any more than this could not be decided before their deadlines.
 const MAX_WAITING: usize = 100_000;
 
 const MAX_REDIRECTIONS: u32 = 4;
@@ -157,7 +157,8 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // A worker sends the operations that wait for the rows that it locked. Later operations start a new worker.
+            // Operations waiting for locked rows are sent by the worker that locked them. Later ones start a new
+            // worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);
@@ -195,7 +196,7 @@ impl Batcher {
             return batch.fail(|| circuit_open_error(reason.clone()));
         }
         let connection = self.link.generation();
-        // Every operation in a batch has at least half of its deadline left, as `next_batch` ensures.
+        // Only operations that must run can have less than half of their deadline left. They still get half of it.
         let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
         match timeout(left, self.call(&batch)).await {
             Ok(Ok(reply)) => {

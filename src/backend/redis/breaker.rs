@@ -13,7 +13,7 @@ pub(super) struct Breaker(Mutex<Option<Open>>);
 
 #[derive(Debug)]
 struct Open {
-    /// The instant from which the next probe may start.
+    /// The earliest instant at which the next probe may start.
     until: Instant,
     pause: Duration,
     probing: bool,

@@ -86,16 +86,16 @@ impl RedisBackendBuilder {
 
     /// Sets the secret that is used to hash keys. Processes with different secrets silently use separate rows.
     ///
-    /// The default secret is derived from the prefix, so anyone who can read the server's data can test guesses of
-    /// keys. Set your own secret if keys are personal data.
+    /// The default secret is derived from the prefix, so anyone who can read the server's data can guess keys and check
+    /// the guesses. Set your own secret if keys are personal data.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
         self
     }
 
-    /// Sets how often each process polls for [quotas](crate::RateLimiter::set_quota) and blocks that other processes
-    /// set at run time. Defaults to 500 ms. Zero disables both polling and publishing.
+    /// Sets how often each process polls for [quotas](crate::RateLimiter::set_quota) and blocks set by other processes
+    /// at run time. Defaults to 500 ms. Zero disables both polling and publishing.
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
         self.poll_interval = period;
@@ -105,7 +105,7 @@ impl RedisBackendBuilder {
     /// Connects to one server. [`RedisBackend::connect`] describes the URL, errors and panics.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = parse_url(url)?.set_tcp_settings(link::tcp());
-        // The documented permissions do not allow `CLIENT SETINFO`, so each connection would add to the ACL log.
+        // The documented permissions do not allow `CLIENT SETINFO`, so each connection would cause an ACL log entry.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);
         let address = info.addr().to_string();
@@ -126,7 +126,7 @@ impl RedisBackendBuilder {
     ///
     /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
     /// Calls never overlap. Each call is canceled at the [deadline](RedisBackendBuilder::deadline) of the decision that
-    /// needs the connection. In an outage, a call may take half a second (or the deadline, if that is longer).
+    /// needs the connection. Background tasks may allow up to a second, or the deadline if that is longer.
     ///
     /// Fails and panics in the same cases as [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>

@@ -10,7 +10,7 @@ use crate::backend::ErrorKind::{Protocol, Timeout, Unavailable, Unsupported};
 pub(super) enum ServerStatus {
     /// The server replied. The connection is kept.
     Responsive,
-    /// The server is now a replica. The backend reconnects, because the host name may resolve to the new primary.
+    /// The server is now a replica. The backend reconnects, because the host name may now resolve to the new primary.
     Replica,
     /// The connection is broken.
     Unreachable,
@@ -98,7 +98,7 @@ pub(super) fn classify(error: RedisError) -> Error {
             (Unavailable, "no node of the cluster serves the slot at the moment; see CLUSTER INFO")
         }
         (_, RedisErrorKind::MasterNameNotFoundBySentinel) => {
-            (Unavailable, "the Sentinels report no running primary of this name; check the name with SENTINEL MASTERS")
+            (Unavailable, "the Sentinels report no running primary by this name; check the name with SENTINEL MASTERS")
         }
         (_, RedisErrorKind::Server(_) | RedisErrorKind::Extension) => {
             let code = error.code().unwrap_or("unknown");

@@ -49,7 +49,7 @@ pub use builder::RedisBackendBuilder;
 ///
 /// - **Exact.** One script call decides a request exactly as the memory backend does, but by the server's clock.
 /// - **Small.** A row is a string of 40 bytes, plus 32 for each further quota of its policy. A denial writes nothing.
-/// - **Bounded.** A decision ends by its [deadline](RedisBackendBuilder::deadline), and fails immediately in an outage.
+/// - **Bounded.** A decision ends by its [deadline](RedisBackendBuilder::deadline). In an outage, it fails immediately.
 /// - **Private.** Keys are hashed with a secret before they leave the process.
 ///
 /// Clones share one connection.
@@ -80,9 +80,9 @@ impl RedisBackend {
 
     /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379"]`, are used to discover the others.
     ///
-    /// All charges for a key share a slot and are decided together. A call for several keys is charged slot by slot,
-    /// and refunded if a later charge is denied. It never exceeds a limit, but other calls may be denied before the
-    /// refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
+    /// All charges for a key share a slot and are decided together. A call that charges several keys is decided slot by
+    /// slot, and refunded if a later slot denies it. Such a call never exceeds a limit, but other calls may be denied
+    /// before the refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// Fails and panics in the same cases as [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
@@ -94,8 +94,8 @@ impl RedisBackend {
         RedisBackendBuilder::new()
     }
 
-    /// Returns a row's key on the server, such as `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`, for the
-    /// [digest](crate::RateLimiter::digest) of a caller's key.
+    /// Returns the server's key for a row, such as `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`, given the
+    /// [digest](crate::RateLimiter::digest) of the caller's key.
     ///
     /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the keys contain a number after the
     /// closing brace. For these keys, pass the name that [`Decision::policy`](crate::Decision::policy) returns.

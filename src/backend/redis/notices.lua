@@ -6,12 +6,12 @@
 -- withdrawn).
 --
 -- Returns the epoch, the time (ms), whether these are all current notices, whether there are more, the version and the
--- floor. The notices follow: topic, mark, end, text, version. A version is close to the instant of publishing (us).
+-- floor. The notices follow: topic, mark, end, text, version. A version is approximately the time of publication (us).
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000
 local PAGE = 500
-local REMEMBERED = 3600000 -- The time for which a withdrawal is remembered, in milliseconds.
+local REMEMBERED = 3600000 -- How long a withdrawal is remembered, in milliseconds.
 local call = redis.call
 
 -- `floor` is the version of the last forgotten withdrawal.

@@ -230,7 +230,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         state.pending.insert(number, (notice, until));
         let is_first = state.pending.len() == 1;
         drop(state);
-        // The exchange also publishes notices that are added before it starts. The polling task retries.
+        // The exchange also publishes notices that are added before it starts. If it fails, the polling task retries.
         if is_first && !self.batcher.circuit_open_at(self.slot) {
             let channel = Arc::clone(self);
             self.batcher.runtime.spawn(async move { channel.exchange(&[]).await.map(|_| ()) });

@@ -1,4 +1,4 @@
--- Executes operations on rows, in doubles, with the same names and order of arithmetic as the module `algorithm`.
+-- Executes operations on rows. Names and the order of arithmetic (in doubles) are those of the module `algorithm`.
 --
 -- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations. wire.rs documents their encoding, and defines
 -- the constants that are not defined here.
@@ -191,7 +191,7 @@ local function reading()
   return is_same_window and OWN or WHOLE
 end
 
--- Converts the row to `instant` and to the current quota. Returns whether another quota wrote it.
+-- Rolls the row to `instant`, and converts it to the current quota. Returns whether another quota wrote it.
 local function roll(instant)
   local was_foreign, read = is_foreign(instant), OWN
   if was_foreign then
@@ -204,7 +204,7 @@ local function roll(instant)
   if row_stamp ~= stamp then row_stamp, drop = stamp, is_lone and 0 or drop end
   local owed, written = spent, at
   if at - instant > fill then
-    -- Reset a row that is far ahead of the clock, unless its debt, even if incurred now, would last until `written`.
+    -- Drop a row that is far ahead of the clock, unless its debt would last until `written` even if incurred now.
     local before = carry
     at = instant
     roll_within(written - 1)
@@ -253,7 +253,7 @@ local function roll_to_floor(instant)
   return is_raised
 end
 
--- Raises the spent tokens to the outstanding tokens. A row with at least as many spent tokens is unchanged.
+-- Raises the spent tokens to the outstanding tokens. Leaves a row with at least as many spent tokens unchanged.
 local function raise_to_floor()
   if current + last == 0 then return end
   local was_spent, was_at, was_carry, was_stamp, was_drop = spent, at, carry, row_stamp, drop
@@ -334,7 +334,7 @@ local function row_after(row)
   return pack(HEADER_FORMAT, VERSION, count, set, drops[row]) .. table.concat(windows, '', 1, count) .. leases
 end
 
--- Encodes the window. Extending the expiry costs as much as the rest of a write, so the row gets twice the needed time.
+-- Encodes the window. Changing the expiry costs as much as the rest of a write, so a row gets twice the time needed.
 local function packed(needed)
   local leases = ''
   if current + last > 0 then

@@ -1,4 +1,4 @@
-//! The cluster slot of a key, which is the CRC-16/XMODEM of its tag modulo 16384 (Redis cluster specification).
+//! The cluster slot of a key: the CRC-16/XMODEM of its hash tag, modulo 16384 (Redis cluster specification).
 
 /// Returns the slot of all keys that contain `tag` in braces.
 pub(super) fn of(tag: &[u8]) -> u16 {

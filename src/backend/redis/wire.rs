@@ -1,6 +1,6 @@
-//! The binary encoding of script calls and replies. With text, parsing would cost the server as much time as deciding.
+//! The binary encoding of script calls and replies. Parsing text would take the server as long as deciding.
 //!
-//! All numbers are little-endian, and tokens and microseconds are doubles. Other sizes (in bytes) are in parentheses.
+//! All numbers are little-endian. Tokens and microseconds are doubles. Other sizes are in parentheses, in bytes.
 //!
 //! A row consists of:
 //! - a header: layout version (1), window count (1), a bit for each window with leases (2), expiry in seconds (4);
@@ -10,7 +10,7 @@
 //! In a window of zeros, as in a missing window, nothing is spent.
 //!
 //! A call consists of quotas and operations, which are encoded as:
-//! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
+//! - a quota: algorithm (1), stamp (4), rate and period (in lowest terms for a bucket), capacity, ceiling, fill;
 //! - a group of equal operations: kind (1), number of operations (2), lines per operation (2), rows per operation (2),
 //!   and the lines of the first operation (the others use the rows that follow);
 //! - a line of an acquire or a peek: row (2), window (1), quota (2), start, cost, maximum wait (-1: none);

@@ -28,14 +28,14 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// ```
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies. Leave
-///   out policies whose keys are [`key::global`](crate::key::global) or anonymous: their denials block only addresses.
+///   out policies whose keys are [`key::global`](crate::key::global) or anonymous: these keys are never blocked.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
-/// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). Only enforced
-///   denials by a quota count. Checks do not count, nor do calls that are dropped before a remote backend has answered.
+/// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). A denial
+///   counts only if it is enforced and due to a quota. Checks and calls dropped before an answer arrives do not count.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl AutoBlock {
         self
     }
 
-    /// Sets the time within which denials are counted. Defaults to 10 minutes.
+    /// Sets the length of the time window in which denials are counted. Defaults to 10 minutes.
     #[must_use]
     pub fn within(mut self, window: Duration) -> AutoBlock {
         self.window = window;
@@ -98,7 +98,7 @@ impl AutoBlock {
     }
 
     /// Makes each further block of a caller `factor` (at least 1) times as long as the previous block, up to `most`.
-    /// The length is reset after the caller has been free of blocks for as long as its last block lasted. Off by
+    /// The duration starts over once the caller has gone without a block for as long as its last block lasted. Off by
     /// default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
@@ -106,8 +106,8 @@ impl AutoBlock {
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed. Suits policies whose quotas
-    /// well-behaved callers rarely exceed. Off by default, because even a caller far over its quota sometimes succeeds.
+    /// Resets the counts of a caller's key and address when a charge is allowed. This suits quotas that well-behaved
+    /// callers rarely exceed. Off by default, because even a caller far over its quota sometimes succeeds.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;

@@ -13,7 +13,7 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 pub(in crate::limiter) struct ManualBlocks {
     /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same blocks, ordered by their ends. Every change locks this set, but calls never do.
+    /// The same blocks, ordered by when they end. Every change locks this set, but calls never do.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block has ever been added. Until then, calls skip the lookup.
     any: AtomicBool,

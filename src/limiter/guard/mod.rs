@@ -43,7 +43,7 @@ pub(super) struct NewBlock {
     pub(super) times: u32,
 }
 
-/// The time and the rule of a block. Only the process that made the block knows the rule.
+/// When a block was made, and its rule. Only the process that made the block knows the rule.
 #[derive(Clone)]
 pub(super) struct BlockOrigin {
     pub(super) since: Micros,
@@ -131,7 +131,7 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // A manual block of a key applies under every policy, an automatic block only under the rules' policies.
+            // Manual blocks of keys apply under every policy, automatic ones only under the policies in `auto`.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });

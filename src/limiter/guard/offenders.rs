@@ -32,7 +32,7 @@ struct Offender {
     /// The end of the block, or 0 if there has been no block.
     until: u64,
     since: u64,
-    /// The number of denials and blocked attempts from the time `since` on.
+    /// The number of denials and blocked attempts at or after `since`.
     count: u32,
     /// The count of the previous window, which protects the entry of a persistent caller when a new window begins.
     before: u32,
@@ -70,7 +70,7 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. If it leads to a block, returns the block's length and its position among successive blocks.
+    /// Counts a denial. If it leads to a block, returns the block's duration and the number of blocks in a row.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
@@ -200,8 +200,8 @@ impl Offender {
         *self = Offender::default();
     }
 
-    /// Returns the rank of the entry. A blocked caller without recent attempts ranks as if it had half the threshold of
-    /// denials: above callers with few denials, but below callers that are close to being blocked.
+    /// Returns the rank of the entry. A blocked caller without recent attempts ranks as if it had half as many denials
+    /// as the threshold: above callers with few denials, but below callers that are close to being blocked.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn denials_expire_with_their_window_and_blocks_at_their_end() {
+    fn denials_expire_with_their_window_and_blocks_end_on_time() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         let at = |seconds: u64| NOW + Duration::from_secs(seconds);
         assert_eq!(offenders.denied(id(1), at(0), &rules), None);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_escalate_until_a_caller_was_free_for_as_long_as_its_last_block() {
+    fn blocks_escalate_until_a_caller_goes_unblocked_for_as_long_as_its_last_block() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules().threshold(1).escalate(10, DAY));
         let hours = |hours: u64| HOUR * u32::try_from(hours).expect("few");
         let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|(lasts, _)| lasts.as_secs() / 3600);

@@ -50,17 +50,17 @@ struct Demand {
     per_second: f64,
 }
 
-/// The time for which the tokens of a lease should suffice.
+/// How long the tokens of a lease should last.
 const REFRESH: Duration = Duration::from_millis(500);
 
 /// The period over which demand is measured.
 const MEASURED: Duration = Duration::from_millis(100);
 
-/// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's life is left.
+/// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's lifetime is left.
 const DRIFT_DIVISOR: u32 = 100;
 
 /// The longest pause before the backend is asked again after it has granted few tokens or none. Without this pause, a
-/// process would ask the backend for each refilled token.
+/// process would contact the backend for every single token that is refilled.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
@@ -165,7 +165,7 @@ impl Holder {
         Some((self.report(false, sequence, now), tokens))
     }
 
-    /// Returns the length of a pause, which varies so that processes do not always ask in the same order.
+    /// Returns the duration of a pause, which varies so that processes do not always ask in the same order.
     pub(super) fn pause(&self, now: Micros) -> Duration {
         if self.wanted() < 2 {
             return Duration::ZERO;
@@ -180,7 +180,8 @@ impl Holder {
     }
 
     /// Creates the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, only
-    /// the tokens of ended leases and of the older of two leases are given back, which makes space for a new lease.
+    /// those of expired leases are. If there are two leases, the older one also gives its tokens back, which makes room
+    /// for a new lease.
     pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
         let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));
         for (i, (report, held)) in reports.iter_mut().zip(&mut self.held).enumerate() {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_is_lost_once_its_charge_was_reported() {
+    fn a_refund_is_lost_once_its_charge_has_been_reported() {
         let (mut holder, answer) = leased(10);
         assert!(holder.spend(8, NOW) && holder.refund(3, 1, NOW));
         assert_eq!(holder.tokens(NOW), 5);

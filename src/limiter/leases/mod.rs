@@ -68,7 +68,7 @@ const SHARDS: usize = 64;
 /// The maximum number of windows with leases in each shard. The backend decides calls on further windows.
 const MAX_PER_SHARD: usize = 1024;
 
-/// The time without calls after which leases are given back.
+/// How long a window must go without calls before its leases are given back.
 const IDLE: Duration = SECOND;
 
 impl Leases {
@@ -137,7 +137,7 @@ impl Leases {
         }
     }
 
-    /// Reports the spent tokens of windows and gives the other tokens back, before the backend credits the windows.
+    /// Reports the spent tokens of windows and gives the unspent ones back, before the backend credits the windows.
     pub(super) fn report(&self, windows: impl Iterator<Item = Digest>) {
         windows.for_each(|id| self.give_back_if(id, |holder, _| !holder.is_empty()));
     }

@@ -66,7 +66,7 @@ fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) ->
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future.into_future()).poll(&mut context) {
         std::task::Poll::Ready(answer) => answer.unwrap(),
-        std::task::Poll::Pending => panic!("not ready at the first poll"),
+        std::task::Poll::Pending => panic!("not ready on the first poll"),
     }
 }
 

@@ -5,7 +5,7 @@
 //! reservation is given back. Only reservations with the same cost and quota can be exchanged, so each row has a
 //! separate queue for each cost and quota.
 //!
-//! The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the last
+//! The caller at rank `i` in a queue holds the reservation at rank `i`. A departure removes one caller and the last
 //! reservation, in logarithmic time. The callers behind the departed caller are woken to shorten their timers, except
 //! those that have not polled since they were last woken.
 
@@ -24,7 +24,6 @@ use crate::sync::Map;
 #[derive(Debug, Default)]
 pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// Reservations with equal queue keys can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,

@@ -1,4 +1,4 @@
-//! Tests that compare the waiting queues with a simple model, and count the wakes caused by ten thousand departures.
+//! Tests that compare the waiting queues with a simple model, and count the wakeups caused by ten thousand departures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ fn identity(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
-/// A model of a row's queues, one for each cost. A departure moves the waiters behind it one by one.
+/// A model of a row's queues, one for each cost. When a caller leaves, the callers behind it move up one by one.
 #[derive(Default)]
 struct Model {
     queue: Vec<Modelled>,
@@ -134,7 +134,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Regression: each departure woke all callers behind it, which caused 50 million wakes for 10,000 departures.
+/// Regression: each departure woke all callers behind it, which caused 50 million wakeups for 10,000 departures.
 #[test]
 fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     const MANY: usize = 10_000;
@@ -153,7 +153,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
 }
 
 #[test]
-fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departure() {
+fn later_callers_are_not_woken_again_until_they_poll() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
     let waker = |number| Waker::from(Arc::new(WakeLog(number, Arc::clone(&woken))));
     let join = |number: usize| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker(number)).unwrap();

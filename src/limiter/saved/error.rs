@@ -24,7 +24,7 @@ pub enum StateErrorKind {
     Io,
     /// The backend has no secret, its secret differs from the limiter's, or the state was saved with another secret.
     Secret,
-    /// The backend cannot be saved or loaded.
+    /// The backend does not support saving and loading.
     Unsupported,
     /// The state was saved in another version of the format.
     Version,

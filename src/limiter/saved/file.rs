@@ -12,9 +12,9 @@ impl RateLimiter {
     /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown. The page
     /// [restarts](crate::docs::restarts) has an example.
     ///
-    /// The state is written to a new file beside `path`, flushed to the disk, and renamed. If the process is killed or
-    /// the disk is full, `path` still contains the earlier state. A killed process may leave behind the new file, whose
-    /// name is `path` followed by a dot, the process ID and `.tmp`. On Unix, only the owner may read the file. If
+    /// The state is written to a new file next to `path`, flushed to the disk, and renamed. If the process is killed or
+    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind, whose
+    /// name is `path` followed by a dot, the process ID and `.tmp`. On Unix, only the owner can read the file. If
     /// several processes save to the same path, the last one wins, so give each process its own path.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
 }
 
 fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // A file left behind by an earlier process with the same ID is removed and not opened, because it could be a link.
+    // A file left behind by an earlier process with the same ID could be a link, so it is removed rather than opened.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

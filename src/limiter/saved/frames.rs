@@ -1,9 +1,9 @@
 //! The frames of a saved state, each of which is authenticated together with all frames before it.
 //!
 //! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists
-//! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and a 16-byte SipHash
-//! under a secret that is derived from the limiter's secret. Each hash also covers the hash of the previous frame. The
-//! state ends with an empty frame, so a state that is cut off between frames is detected.
+//! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and a 16-byte SipHash,
+//! whose key is derived from the limiter's secret. Each hash also covers the hash of the previous frame. The state ends
+//! with an empty frame, so a state that is cut off between frames is detected.
 
 use std::io::{self, Read, Write};
 
@@ -117,7 +117,7 @@ impl<R: Read> FrameReader<R> {
         let length = self.frame[HASH_BYTES + 1..].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte));
         let start = self.read - (PAYLOAD_START - HASH_BYTES) as u64;
         if length > MAX_PAYLOAD {
-            return Err(StateError::damaged(format!("the part at byte {start} claims to have {length} bytes")));
+            return Err(StateError::damaged(format!("the part at byte {start} claims to be {length} bytes long")));
         }
         self.frame.resize(PAYLOAD_START + length, 0);
         self.fill(PAYLOAD_START)?;

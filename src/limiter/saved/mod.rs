@@ -47,9 +47,9 @@ impl RateLimiter {
     ///
     /// Decisions continue during the save. Each row is consistent, but a charge that is made meanwhile may or may not
     /// be included. Only active blocks are saved, so [escalation](crate::protection::AutoBlock::escalate) starts over
-    /// for callers that are not blocked at that time.
+    /// for callers that are not blocked at the time of the save.
     ///
-    /// This method blocks the thread, and takes 40 bytes of memory for each row. In a service, call it after the server
+    /// This method blocks the thread, and uses 40 bytes of memory for each row. In a service, call it after the server
     /// has stopped, or in [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
     ///
     /// # Errors
@@ -72,13 +72,13 @@ impl RateLimiter {
     ///
     /// - **Rows** continue as if the process had kept running. If a quota has changed since the save, spent tokens stay
     ///   spent. A key that already has a row keeps that row. If the table is smaller than before, the rows of denied
-    ///   keys are loaded first, and rows without a free slot are [dropped](Loaded::dropped).
-    /// - **Quotas and enforcement** replace those set in this limiter for the same policy and the same callers. A quota
-    ///   is ignored while the policy has a different algorithm.
+    ///   keys are loaded first, and rows for which no slot is free are [dropped](Loaded::dropped).
+    /// - **Quotas and enforcement settings** replace those set in this limiter for the same policy and the same
+    ///   callers. A quota is ignored while the policy has a different algorithm.
     /// - **Blocks and pauses** end when they would have ended without the restart. Blocks are listed without a rule.
     ///
     /// If the clock was set back, the time since the save counts as 0. If the quota is unchanged, loading never gives a
-    /// key extra tokens, and its whole quota is available again after at most twice the time of a full refill.
+    /// key extra tokens, and its whole quota is available again after at most twice the time that a full refill takes.
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state is incomplete, has
@@ -110,13 +110,13 @@ impl RateLimiter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Saved {
-    /// The rows. A sliding window may need two rows for each key.
+    /// The number of rows. A sliding window may need two rows for each key.
     pub rows: usize,
-    /// The changes to policies at run time: quotas, enforcement and resets.
+    /// The number of changes made to policies at run time: quotas, enforcement and resets.
     pub changes: usize,
-    /// The manual and automatic blocks.
+    /// The number of manual and automatic blocks.
     pub blocks: usize,
-    /// The pauses.
+    /// The number of pauses.
     pub pauses: usize,
     /// The size of the state in bytes.
     pub bytes: u64,
@@ -128,19 +128,19 @@ pub struct Saved {
 pub struct Loaded {
     /// The time since the state was saved, or zero if the clock was set back.
     pub age: Duration,
-    /// The rows that were added.
+    /// The number of rows that were added.
     pub rows: usize,
-    /// The changes that were made to policies: quotas, enforcement and resets.
+    /// The number of changes made to policies: quotas, enforcement and resets.
     pub changes: usize,
-    /// The manual and automatic blocks that are in effect.
+    /// The number of loaded manual and automatic blocks that are in effect.
     pub blocks: usize,
-    /// The pauses that are in effect.
+    /// The number of loaded pauses that are in effect.
     pub pauses: usize,
-    /// Rows, blocks and pauses that were skipped because they had expired.
+    /// The number of rows, blocks and pauses that were skipped because they had expired.
     pub expired: usize,
-    /// Rows that were skipped because their keys already had rows.
+    /// The number of rows that were skipped because their keys already had rows.
     pub existing: usize,
-    /// Rows, quotas, blocks and pauses for which this limiter has no space; see
+    /// The number of rows, changes, blocks and pauses for which this limiter has no space; see
     /// [`max_rows`](crate::backend::MemoryBackendBuilder::max_rows) and
     /// [`max_entries`](crate::protection::AutoBlock::max_entries).
     pub dropped: usize,

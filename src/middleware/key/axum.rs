@@ -9,8 +9,8 @@ use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
 
-/// Uses the value of an axum extractor, which can access the application's state, as the key. If the extractor rejects
-/// a request, the caller is anonymous. Extensions that the extractor inserts are lost.
+/// Derives the key from the value of an axum extractor, which may read `state`. If the extractor rejects a request, the
+/// caller is anonymous. Extensions that the extractor inserts are discarded.
 ///
 /// ```
 /// use axum::extract::Query;

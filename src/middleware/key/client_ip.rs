@@ -20,9 +20,9 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits share one key, since one client
 /// usually has a whole /64 network. IPv4-mapped and [NAT64](ClientIp::nat64) addresses are treated as IPv4 addresses.
 ///
-/// axum provides the peer's address through `into_make_service_with_connect_info::<SocketAddr>()`, and tonic always
-/// provides it (with the `tonic` feature). For other servers, insert a [`PeerAddr`] extension. Without the address,
-/// every request is refused with 500 and counted as a [mistake](crate::observe::Mistake).
+/// axum provides the peer's address through `into_make_service_with_connect_info::<SocketAddr>()`, and tonic provides
+/// it automatically (enable the `tonic` feature). For other servers, insert a [`PeerAddr`] extension. Requests without
+/// a peer address are refused with 500 and counted as [mistakes](crate::observe::Mistake).
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -81,7 +81,7 @@ impl ClientIp {
     }
 
     /// Trusts proxies in these networks to report their clients' addresses. Clients in these networks are trusted as
-    /// well, so a test client must not have a proxy's address.
+    /// well, so run test clients outside of them.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
     /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to
@@ -117,8 +117,8 @@ impl ClientIp {
     }
 
     /// Assumes that every request has passed through exactly `hops` proxies, regardless of their addresses. The
-    /// client's address is then the `hops`-th entry from the right or, if this entry is missing or invalid, the peer's
-    /// address. Use this only if clients cannot reach the service without passing through the proxies.
+    /// client's address is then the `hops`-th header entry from the right or, if that entry is missing or invalid, the
+    /// peer's address. Use this only if clients cannot reach the service without passing through the proxies.
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
         self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };
@@ -133,9 +133,9 @@ impl ClientIp {
         self
     }
 
-    /// Reads a header that contains a single address and that [trusted](ClientIp::trust) proxies set and overwrite,
-    /// such as `cf-connecting-ip`, `x-real-ip` or `cloudfront-viewer-address`. If the header is repeated, the proxy
-    /// counts as the client. Without a trusted proxy, every request is refused with 500.
+    /// Reads a header that contains a single address and that [trusted](ClientIp::trust) proxies always overwrite, such
+    /// as `cf-connecting-ip`, `x-real-ip` or `cloudfront-viewer-address`. If the header is repeated, the proxy counts
+    /// as the client. Without a trusted proxy, every request is refused with 500.
     ///
     /// # Panics
     /// Panics if `name` is not a lower-case header name.
@@ -148,10 +148,10 @@ impl ClientIp {
 
     /// Maps each address with one of these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 address that it
     /// contains (RFC 6052). Keys, trusted proxies, deny rules and blocks then use the IPv4 address. Without this
-    /// mapping, IPv4 clients behind a translator with your own prefix may share one key.
+    /// mapping, IPv4 clients behind a translator with a prefix of your own may share one key.
     ///
-    /// The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, because RFC 6052
-    /// forbids this combination. If your translator uses it nevertheless, list the prefix here.
+    /// The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which RFC 6052 forbids
+    /// in this prefix. If your translator uses them nevertheless, list the prefix here.
     ///
     /// # Panics
     /// Panics if a string is not a NAT64 prefix, or if a prefix contains a [trusted](ClientIp::trust) network.
@@ -181,7 +181,7 @@ impl ClientIp {
         self.checked()
     }
 
-    /// Rejects trusted networks within a NAT64 prefix, since addresses never match these networks after the mapping.
+    /// Rejects trusted networks within a NAT64 prefix, since no address matches such a network after the mapping.
     fn checked(self) -> Result<ClientIp, CidrError> {
         let Trust::Networks(networks) = &self.trust else { return Ok(self) };
         for network in networks {
@@ -220,7 +220,7 @@ impl ClientIp {
         }
     }
 
-    /// Returns the key for requests from this address. Use this key to inspect or reset a client. To deny addresses,
+    /// Returns the key for requests from this address, so that you can inspect or reset the client. To deny addresses,
     /// use [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {
         Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
@@ -307,7 +307,7 @@ fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = None;
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
-    // Over TLS, tonic wraps its connection info in a library-specific type, which `tonic::Request` unwraps.
+    // Over TLS, tonic wraps its connection info in a type of the TLS library, which `tonic::Request` unwraps.
     #[cfg(feature = "tonic")]
     let peer = peer.or_else(|| tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr());
     let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));
@@ -364,7 +364,7 @@ mod tests {
 
     #[cfg(feature = "tonic")]
     #[test]
-    fn the_peer_address_of_tonic_is_found() {
+    fn a_peer_address_provided_by_tonic_is_found() {
         let mut parts = parts(None, &[]);
         assert_eq!(client_ip().resolve(&parts), None);
         let remote_addr = Some(SocketAddr::from(([192, 0, 2, 1], 4711)));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn only_cloudfronts_header_may_have_a_port_without_brackets() {
+    fn only_cloudfront_may_append_a_port_to_an_ipv6_address_without_brackets() {
         let (cloudfront, other) =
             (HeaderName::from_static("cloudfront-viewer-address"), HeaderName::from_static("x-real-ip"));
         let ip = |text: &str| text.parse().ok();

@@ -18,7 +18,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // Only `extract` can borrow the request, so this future is created even though it may not be needed.
+                // Only `extract` can borrow the request, so create this future now even though it may not be needed.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;

@@ -9,9 +9,9 @@ use crate::policy::Key;
 /// Uses the host and port in the request's URI as the key. Use this in a layer around an HTTP client to limit the
 /// requests to each server separately. See [`docs::outgoing`](crate::docs::outgoing) for an example.
 ///
-/// The key is a pair such as `("host", "api.example.com:443")`. The host is in lower case, and the port defaults to the
-/// scheme's port. If the URI has no host, as in HTTP/1.1 requests that a server receives, there is no key. Do not use
-/// this key on a server, since its clients choose the host.
+/// The key is a pair such as `("host", "api.example.com:443")`. The host is in lower case, and the port defaults to
+/// that of the scheme. There is no key if the URI has no host, which is usual for HTTP/1.1 requests on a server. Do not
+/// use this key on a server, since clients choose the host.
 pub fn host() -> Host {
     Host
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_spellings_of_a_host_are_one_key() {
+    fn all_spellings_of_a_host_yield_the_same_key() {
         for (uri, expected) in [
             ("http://api.example.com/a?b=c", Some("api.example.com:80")),
             ("http://API.Example.com:80/", Some("api.example.com:80")),

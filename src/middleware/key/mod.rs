@@ -32,11 +32,11 @@ pub use combine::{And, Map, Or, OrReject, OrSkip};
 pub use host::{Host, host};
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
-/// Finds the caller of a request: a key with an optional tier.
+/// Identifies the caller of a request by a key and, optionally, a tier.
 ///
 /// Any closure that takes the request's parts is an extractor if it returns a [`Subject`], a value that converts to a
-/// key, an `Option` of either (`None` stands for the anonymous caller), a `Result` of any of these with a [`KeyError`],
-/// or an [`Extraction`].
+/// key, an `Option` of either (`None` stands for the anonymous caller), a `Result` of any of these whose error is a
+/// [`KeyError`], or an [`Extraction`].
 ///
 /// ```
 /// use http::request::Parts;
@@ -47,7 +47,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, |req: &Parts| req.extensions.get::<User>().map(|user| user.id));
 ///
-/// // Combined: the key is the user's ID. Without a user, it is the address, with a tier for visitors.
+/// // Use the user's ID as the key or, if there is no user, the address with a tier for visitors.
 /// let by_user = || key::extension(|user: &User| user.id);
 /// RateLimitLayer::new(quota, by_user().or(key::client_ip().map(|subject| subject.tier("visitor"))));
 /// // Limit each pair of user and address separately.
@@ -56,16 +56,16 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// RateLimitLayer::new(quota, by_user().or_reject()); // `or_skip` exempts them instead
 /// ```
 ///
-/// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data (the error is
-/// `lifetime may not live long enough`); convert the data to a key: `|req: &Parts| req.uri.query().map(Key::from)`.
+/// Annotate the type of the closure's argument: `|req: &Parts|`. A closure that returns borrowed data fails to compile
+/// (`lifetime may not live long enough`). Convert the data to a key: `|req: &Parts| req.uri.query().map(Key::from)`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot find the key of a request",
+    message = "`{Self}` is not a key extractor",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
     note = "annotate the closure's argument: `|req: &Parts|`, not `|req|`",
     note = "for `async` code, return `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Finds the caller of each request. Slow work belongs in an [`Extraction::later`].
+    /// Identifies the caller of a request. Slow work belongs in [`Extraction::later`].
     fn extract(&self, parts: &Parts) -> Extraction;
 
     /// Returns the client's address if this extractor reads it. [Deny lists](crate::protection::DenyList) and
@@ -77,8 +77,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether this extractor can find keys of the same type as `key`. [`Key::anonymous`] stands for a caller
-    /// without a key. A layer reports deny rules for keys that no extractor can find. The default returns `true`.
+    /// Returns whether this extractor can find keys of the same kind as `key`. [`Key::anonymous`] stands for a caller
+    /// without a key. Layers report deny rules whose keys they can never find. The default returns `true`.
     fn can_find(&self, key: &Key) -> bool {
         let _ = key;
         true
@@ -91,7 +91,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. Returns `None` if a
+    /// Returns the caller's key and tier, for handlers that limit the same callers as the layer. Returns `None` if a
     /// rule with this extractor would not limit the request. In that case, do not call the limiter, which would treat
     /// `None` as the anonymous caller.
     ///
@@ -136,9 +136,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Combines the keys of both extractors into a pair. A caller that lacks either key is anonymous. The pair has the
-    /// tier of the first subject or, if the first has none, the tier of the second. Its [own quotas](Subject::quota)
-    /// are chosen in the same way. If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys,
-    /// they can invent pairs. To apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
+    /// tier of the first subject or, if the first has none, the tier of the second. Its [quotas](Subject::quota) are
+    /// chosen in the same way. If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they
+    /// can invent pairs. To apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where
         Self: Sized,
@@ -155,7 +155,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests without a key with 400 or, for [gRPC](crate::RateLimitLayer::grpc), with UNAUTHENTICATED.
+    /// Refuses requests that have no key with 400 or, for [gRPC](crate::RateLimitLayer::grpc), UNAUTHENTICATED.
     fn or_reject(self) -> OrReject<Self>
     where
         Self: Sized,

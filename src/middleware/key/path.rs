@@ -9,7 +9,7 @@ use super::request::percent_decoded;
 use super::{Extraction, KeyExtractor, finds_at};
 use crate::policy::{Key, KeySource};
 
-/// Uses a percent-decoded path parameter, such as `"id"` in `/users/{id}`, as the key. If the route lacks the
+/// Uses a percent-decoded path parameter, such as `"id"` in `/users/{id}`, as the key. If the route has no such
 /// parameter, the caller is anonymous. The layer must run after routing: use `Router::layer`, `route_layer` or
 /// `MethodRouter::layer`.
 ///
@@ -30,7 +30,7 @@ pub struct PathParam {
 }
 
 impl PathParam {
-    /// Returns the key for requests with this percent-decoded value, so that you can inspect, reset or deny it.
+    /// Returns the key for requests whose parameter decodes to `value`, so that you can inspect, reset or deny the key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }

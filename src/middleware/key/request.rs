@@ -12,8 +12,8 @@ use crate::policy::{Key, KeySource};
 
 /// Derives the key from an extension that an outer layer inserted, such as a user, a session or a tenant.
 ///
-/// If the extension is missing, the caller is anonymous. Unless `or`, `or_reject` or `or_skip` handles such callers,
-/// this is counted as a [mistake](crate::observe::Mistake).
+/// If the extension is missing, the caller is anonymous. Unless `or`, `or_reject` or `or_skip` handles this case, it is
+/// counted as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use tollgate::{key, Key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -68,7 +68,7 @@ where
 /// limit the same caller must create the key with [`Header::key`], since the bare value is a different key.
 ///
 /// If the header is missing, empty or repeated, the caller is anonymous. Unless a layer outside the limiter checks the
-/// values, clients can [invent](crate::key#which-keys-a-client-can-invent) values and get a row for each value.
+/// values, clients can [invent](crate::key#which-keys-a-client-can-invent) values and get a new row for each one.
 ///
 /// ```
 /// # use tollgate::key::{self, KeyExtractor};

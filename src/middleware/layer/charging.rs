@@ -19,8 +19,8 @@ impl RateLimitLayer {
     /// `.cost(|req: &Parts| if req.uri.path().starts_with("/export") { 50 } else { 1 })`. Defaults to 1.
     ///
     /// A request that costs more than the quota's capacity is refused without `Retry-After` and counted as a
-    /// [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but the request is denied while the key has
-    /// overspent its quota. An outer layer can pass the cost in an extension that the closure reads.
+    /// [mistake](crate::observe::Mistake). A request that costs 0 spends nothing, but it is still denied while its key
+    /// has overspent the quota. An outer layer can pass the cost in an extension that the closure reads.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -49,8 +49,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Settles charges based on the response, under every rule that has no [closure of its
-    /// own](crate::Rule::on_response). The closure is called once for each charge. See [`OnResponse`] for an example.
+    /// Settles the charges under every rule that has no [closure of its own](crate::Rule::on_response), based on the
+    /// response. The closure is called once for each charge. See [`OnResponse`] for an example.
     ///
     /// A charge is kept if there is no response because the handler panics, the inner service fails, an outer timeout
     /// fires or the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is changed only
@@ -97,8 +97,8 @@ impl RateLimitLayer {
     ///
     /// Each request reserves its tokens when it arrives, so a key's requests proceed in order of arrival. Under several
     /// rules, a request waits until the latest of its due times. If a client disconnects, the requests behind it [move
-    /// up](crate::Reservation). The number of requests that are waiting for their due time or for a reply from a remote
-    /// backend is [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
+    /// up](crate::Reservation). There is a [bound](crate::limiter::RateLimiterBuilder::max_waiting) on the number of
+    /// requests that wait for their due time or for a reply from a remote backend.
     ///
     /// # Panics
     /// Panics if none of the policies added so far allows reservations. The service panics if a request has to wait
@@ -112,8 +112,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a random time of up to `max` to each delay, even beyond [`wait_up_to`](RateLimitLayer::wait_up_to), so that
-    /// requests with the same due time do not proceed together. Defaults to zero.
+    /// Adds a random duration of up to `max` to each delay, even beyond [`wait_up_to`](RateLimitLayer::wait_up_to), so
+    /// that requests with the same due time do not proceed together. Defaults to zero.
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, max: Duration) -> RateLimitLayer {

@@ -35,19 +35,19 @@ use crate::policy::{DenyRule, Policy};
 ///     .layer(RateLimitLayer::new(PER_CLIENT, key::client_ip()).and(GLOBAL, key::global()));
 /// ```
 ///
-/// All services that are created by one layer or its clones share rows. Responses carry `RateLimit-Policy` and
-/// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
-/// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
-/// gRPC status for a [gRPC service](RateLimitLayer::grpc).
+/// All services created by a layer and its clones share rows. Responses carry `RateLimit-Policy` and `RateLimit`
+/// (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another family. A
+/// denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body or, for a [gRPC
+/// service](RateLimitLayer::grpc), a gRPC status.
 ///
 /// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. Its response body's `Data` type must
 /// implement `From<Bytes>`. To use a limited `Router` outside of axum, map the body back as shown in `docs::axum`.
 ///
 /// # Where to put it
-/// Put the layer inside CORS, so that browsers can read a 429 and preflights are not charged. If the key comes from
-/// authentication, put the layer inside authentication, and add another layer with a per-address limit outside, since
-/// clients that guess credentials have no such key. `Router::layer` also limits requests that match no route;
-/// `route_layer` does not. `docs::axum` lists the order of all layers.
+/// Put the layer inside the CORS layer, so that browsers can read a 429 and preflights are not charged. If an
+/// authentication layer provides the key, put the limit inside that layer, and add a per-address limit outside of it,
+/// since clients that guess credentials have no such key. `Router::layer` also limits requests that match no route;
+/// `route_layer` does not. `docs::axum` recommends an order for all layers.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
@@ -96,15 +96,15 @@ impl RateLimitLayer {
         self
     }
 
-    /// Skips all limits for requests for which `skip` returns true, such as health checks. May be called repeatedly; a
-    /// request is skipped if any predicate matches. See [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// Exempts requests for which `skip` returns true, such as health checks, from all limits. Further calls add
+    /// predicates. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().skip.push(Arc::new(skip));
         self
     }
 
-    /// Sets how the client's address is found for [deny lists](crate::protection::DenyList) and
+    /// Sets how to determine the client's address for [deny lists](crate::protection::DenyList) and
     /// [blocks](crate::protection::AutoBlock). By default, the address comes from the first rule whose key includes
     /// [`client_ip`](crate::key::client_ip). If there is no such rule, the layer has no client address.
     ///
@@ -141,7 +141,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, which the proxy must set and
+    /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, which your proxy must always
     /// overwrite. If the header is repeated, the last value is used.
     ///
     /// # Panics
@@ -165,7 +165,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Returns the lines of this layer's [table](super::RouteLimits::table) that no request has matched yet, in order.
+    /// Returns the lines of this layer's [table](super::RouteLimits::table) that no request has matched yet.
     pub fn unused_routes(&self) -> Vec<&str> {
         self.options.table().into_iter().flat_map(|table| table.unused()).collect()
     }

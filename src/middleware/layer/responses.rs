@@ -27,7 +27,7 @@ impl RateLimitLayer {
     }
 
     /// Enforces the limit for a share of the keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow)
-    /// to the other keys. Use this to roll out a limit step by step.
+    /// to the other keys. Use this to roll out a limit gradually.
     ///
     /// A limit is enforced only if both the layer and the [policy](crate::Policy::enforce) enforce it. The first rule
     /// that does not skip the request provides the key. The limiter's
@@ -40,7 +40,10 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
-        assert!((0.0..=1.0).contains(&share), "tollgate: the share to enforce is {share}; it must be from 0.0 to 1.0");
+        assert!(
+            (0.0..=1.0).contains(&share),
+            "tollgate: the share to enforce must be between 0.0 and 1.0, but is {share}"
+        );
         self.options_mut().enforced_below = (share < 1.0).then_some((share * u64::MAX as f64) as u64);
         self
     }
@@ -68,7 +71,7 @@ impl RateLimitLayer {
     /// another suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
-    /// On other services, a client could send a gRPC content type to have its refusals counted as successes. Without
+    /// On other services, a client could send a gRPC content type to make its refusals look like successes. Without
     /// this option, gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. Such a
     /// refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
     #[must_use]
@@ -77,7 +80,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a random time of up to `max` to the `Retry-After` of each refusal, so that clients that were refused
+    /// Adds a random duration of up to `max` to the `Retry-After` of each refusal, so that clients that were refused
     /// together do not retry together. Defaults to zero.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {

@@ -74,7 +74,7 @@ impl Clock for DelayedClock {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // If the clock were read before the rows are locked, rows written meanwhile could be ahead and count as unspent.
+    // If the clock were read before locking, a row written in the meantime could be ahead and count as unspent.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
@@ -130,7 +130,7 @@ fn newcomers_to_a_full_table_share_a_quota() {
 }
 
 #[test]
-fn an_overflow_row_resets_at_one_window_boundary() {
+fn an_overflow_row_is_not_reset_at_the_boundaries_of_its_keys() {
     let bench = Bench::with_rows(16);
     let quota = Quota::fixed_window(1, HOUR);
     let mut admitted = 0;

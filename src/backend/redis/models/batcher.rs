@@ -88,7 +88,6 @@ fn wait_until_idle(batcher: &Batcher) {
     }
 }
 
-/// The interleavings include operations that are queued while the last worker is exiting.
 #[test]
 fn all_operations_complete_and_the_queue_is_empty_afterwards() {
     orders_with_preemptions(3, || {

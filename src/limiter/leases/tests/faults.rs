@@ -11,7 +11,7 @@ pub(super) enum Fault {
     Crashes,
     /// A quarter of the processes are cut off from the server for three seconds.
     Partition,
-    /// The clocks of the processes differ by up to one percent.
+    /// The clocks of the processes run up to one percent too fast or too slow.
     Drift,
     /// After four seconds, a replica takes over. It lacks the writes made in the last 100 ms.
     Failover,

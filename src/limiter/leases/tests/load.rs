@@ -10,7 +10,7 @@ pub(super) enum Load {
     Even(f64),
     /// The total demand is twice the limit. The demand of process `i` is proportional to `1 / (i + 1)`.
     Skewed,
-    /// The total demand is twice the limit on average. Each process makes calls only during one second of every four.
+    /// The total demand is twice the limit on average. Each process makes calls only during one second out of four.
     Bursty,
 }
 
@@ -74,7 +74,7 @@ impl Random {
 }
 
 #[test]
-fn bursts_take_one_second_of_four() {
+fn each_burst_lasts_one_second_out_of_four() {
     let close = |actual: f64, expected: f64| assert!((actual - expected).abs() < 1e-9, "{actual}, not {expected}");
     close(after_bursts(0, 0.25, 0.5), 0.5);
     close(after_bursts(0, 0.25, 1.0), 4.0);

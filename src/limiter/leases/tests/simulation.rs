@@ -28,7 +28,7 @@ enum Mode {
     Plain,
     Leases,
     Shards,
-    /// Each process has its own bucket, with an equal part of the limit.
+    /// Each process has its own bucket, with an equal share of the limit.
     Shares,
 }
 
@@ -107,7 +107,7 @@ struct Outcome {
     /// The lowest ratio of admitted calls to the fair share, among processes whose fair share is at least 20 calls.
     unluckiest: Option<f64>,
     calls_per_decision: f64,
-    /// The largest number of calls that were admitted beyond the bound in any interval.
+    /// The largest number of calls admitted beyond the quota's bound in any interval.
     over: f64,
 }
 
@@ -115,7 +115,7 @@ const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const WARM_UP: Duration = Duration::from_secs(2);
 const TIME: Duration = Duration::from_secs(8);
 
-/// Low limits are simulated for longer, because a few calls more or less would change the figures of a short run.
+/// Low limits are simulated for longer, because in a short run a handful of calls would skew the figures.
 const TIME_OF_LOW_LIMITS: Duration = Duration::from_secs(80);
 
 /// The time after which a message counts as lost.

@@ -37,12 +37,12 @@ fn setting(mode: Mode, load: Load, processes: usize, limit: u64) -> Setting {
 }
 
 #[test]
-fn leases_keep_the_bound_and_use_the_limit_under_every_load() {
+fn leases_stay_within_the_bound_and_admit_enough_calls_under_every_load() {
     for (load, name) in LOADS {
         for (processes, limit) in [(1, 100), (8, 1000), (64, 10_000)] {
             let outcome = Simulation::run(setting(Mode::Leases, load, processes, limit));
             let Outcome { utilization, calls_per_decision: calls, over, .. } = outcome;
-            assert!(over < 1e-6, "{name}, {processes} processes, {limit}: {over} too many");
+            assert!(over < 1e-6, "{name}, {processes} processes, {limit}: {over} calls too many");
             assert!(utilization > 0.9, "{name}, {processes} processes, {limit}: {utilization}");
             let most = if processes == 1 { 0.15 } else { 0.1 };
             assert!(calls < most, "{name}, {processes} processes, {limit}: {calls} calls per decision");
@@ -51,13 +51,13 @@ fn leases_keep_the_bound_and_use_the_limit_under_every_load() {
 }
 
 #[test]
-fn leases_keep_the_bound_under_every_fault_but_a_failover() {
+fn leases_stay_within_the_bound_under_every_fault_except_a_failover() {
     for (fault, name) in FAULTS {
         for mode in [Mode::Plain, Mode::Leases] {
             let outcome = Simulation::run(Setting { fault, ..setting(mode, Load::Even(2.0), 8, 1000) });
             // A failover loses up to 100 ms of writes, so the tokens spent in that time may be spent again.
             let most = if fault == Some(Fault::Failover) { 500.0 } else { 1e-6 };
-            assert!(outcome.over < most, "{name}: {} too many", outcome.over);
+            assert!(outcome.over < most, "{name}: {} calls too many", outcome.over);
             assert!(outcome.utilization > 0.5, "{name}: {}", outcome.utilization);
         }
     }
@@ -101,7 +101,7 @@ fn tables() {
     };
     std::fs::write(plots.join("leases.svg"), calls.svg()).unwrap();
     let skewed = Plot {
-        title: "The part of the limit that is used under a skewed load",
+        title: "The share of the limit that is used under a skewed load",
         description: described("Admitted calls relative to one central bucket, for 1 to 1,000 processes", &skewed),
         below: "processes",
         unit: "admitted : admitted by a central bucket",
@@ -162,7 +162,7 @@ bucket that is refilled in one second.
 - **plain**: one row on the server; a process remembers denials.
 - **leases**: like plain, but with leases.
 - **shards**: like plain, but with up to 16 shards of at least ten tokens.
-- **shares**: each process has an equal part of the limit to itself, and never contacts the server.
+- **shares**: each process has an equal share of the limit to itself, and never contacts the server.
 
 Each cell has three figures: the admitted calls relative to what one central bucket would admit; the admitted
 calls of the unluckiest process relative to its fair share, which is proportional to its demand (`-` if no fair share is
@@ -170,7 +170,7 @@ at least 20 calls); and the calls to the server per decision. A bold figure is t
 the quota.
 
 In a skewed load, the demand of process `i` is proportional to `1 / (i + 1)`. In a bursty load, each process makes calls
-only during one second of every four.
+only during one second out of every four.
 ";
 
 const COLUMNS: &str = "\
