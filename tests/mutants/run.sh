@@ -147,7 +147,7 @@ run() {
     if [ "$group" = headers ] || [ -s "$work/$group/mutants.out/missed.txt" ]; then
         prepare_whole "$tree"
         # The quickstart tests run an example, which is not built here.
-        cases=2000 mutate "$group" "$tree" "$(whole "$group")" --all-features \
+        cases=100 mutate "$group" "$tree" "$(whole "$group")" --all-features \
             --cargo-arg=--config=profile.dev.package.tollgate.opt-level=0 -- -- --skip quickstart
     fi
 }
