@@ -422,6 +422,7 @@ mod tests {
         // Under another quota, a refund is forfeited, but a credit is not.
         assert_eq!([3, 4, 5].map(|actual| takes(&other, &state, &receipt, actual)), [false, true, true]);
         let credit = ChargeRecord::credit(2);
+        assert_eq!([0, 2].map(|actual| takes(&quota, &state, &credit, actual)), [true; 2]);
         assert_eq!([0, 2].map(|actual| takes(&other, &state, &credit, actual)), [true; 2]);
         assert_eq!(settle(&other, &state, &credit, NOW, 2), state);
         assert!(!takes(&other, &State::default(), &credit, 0), "nothing was spent");

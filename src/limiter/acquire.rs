@@ -27,7 +27,7 @@ use crate::policy::{Allowed, Signals};
 /// assert!(tokens().cost(400).reserve_within(MINUTE).await.is_err());
 /// assert!(tokens().cost(400).reserve().await?.delay() > 11 * MINUTE);
 ///
-/// drop(limiter.acquire(&TOKENS, "eve").cost(800).hold().await?); // gives the charge back
+/// drop(limiter.acquire(&TOKENS, "eve").cost(800).hold().await?); // refunds the charge
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
 ///
 /// let call = limiter.try_acquire(&TOKENS, "eve").ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0");

@@ -111,13 +111,13 @@ impl Inner {
     fn register(&self, policy: &Policy) {
         let Some(other) = self.mistakes.add(policy) else { return };
         let (name, quotas) = (policy.name(), policy.quotas());
-        let differ =
-            if other == *quotas { "different tiers".to_owned() } else { format!("the quotas {other} and {quotas}") };
+        let differ = if other == *quotas {
+            "different tiers".to_owned()
+        } else {
+            format!("different quotas ({other} and {quotas})")
+        };
         self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
-            format!(
-                "two policies named {name:?} have {differ}, but share their rows; \
-                 give one of them another name"
-            )
+            format!("two policies named {name:?} have {differ}, but share the same rows; rename one of them")
         });
     }
 

@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn positions_differ_between_placements_and_are_spread_evenly() {
-        // The secret is fixed, because about one secret in several hundred spreads consecutive numbers less evenly.
+        // The secret is fixed, because one secret in a few hundred spreads consecutive numbers too unevenly.
         let (one, other) = (Placement::of(&Secret::new([7; 16])), Placement::random());
         let digests = || (0..64_000u128).flat_map(|number| [number, number << 64]).skip(1).map(Digest::from_bits);
         assert!(digests().filter(|digest| one.place(*digest) == other.place(*digest)).count() <= 1);

@@ -66,8 +66,8 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("the same on Valkey", "-NOPERM No permissions to access a key\r\n"),
         ("a wrong password", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
-        ("a long-running script of another client", "-BUSY Redis is busy running a script.\r\n"),
-        ("a server without free memory", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+        ("another client's long-running script", "-BUSY Redis is busy running a script.\r\n"),
+        ("a server that is out of memory", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
         (
             "the same on Redis 6",
             "-ERR Error running script (call to f_3a): @user_script:1: @user_script: 1: -OOM command not allowed when \

@@ -61,8 +61,8 @@ async fn policies_with_the_same_name_and_different_quotas_are_reported_once() {
     assert_eq!((reports.take(), limiter.stats().mistakes.policy_conflicts), (vec![], 0));
 
     let _app = hello().layer(layer(policy("api", 20)));
-    let text = "two policies named \"api\" have the quotas 10/min and 20/min, but share their rows; give one \
-                of them another name";
+    let text = "two policies named \"api\" have different quotas (10/min and 20/min), but share the same \
+                rows; rename one of them";
     assert_eq!(reports.take(), [(MistakeKind::PolicyConflict, text.to_owned())]);
     // Further conflicts over the same name are counted but not reported.
     let _app = hello().layer(layer(Policy::new("api", Quota::sliding_window(10, MINUTE))));

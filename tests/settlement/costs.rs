@@ -26,7 +26,7 @@ async fn a_cost_can_be_read_from_the_request() {
 }
 
 #[tokio::test]
-async fn a_cost_can_be_read_from_an_extension_of_an_outer_layer() {
+async fn a_cost_can_be_read_from_an_extension_set_by_an_outer_layer() {
     #[derive(Clone)]
     struct Estimate(u64);
     let (limiter, _clock) = limiter();

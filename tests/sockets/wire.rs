@@ -64,7 +64,7 @@ async fn a_refusal_consists_of_headers_only() {
 
 #[tokio::test]
 async fn the_headers_frame_of_a_refusal_ends_the_stream() {
-    // Read raw frames, because a client library would also report the end of the stream after an empty DATA frame.
+    // A client library reports no difference if an empty DATA frame ends the stream, so the test reads raw frames.
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
     sender.send_request(call(address, "application/grpc")).await.unwrap();

@@ -145,7 +145,7 @@ impl Chain {
         self.hops[0].address
     }
 
-    /// Returns the entries as elements of a `Forwarded` header. Each element has `host` as a parameter.
+    /// Returns the entries as elements of a `Forwarded` header, each with the parameter `host="<host>"`.
     fn elements(&self, host: &[u8]) -> Vec<Vec<u8>> {
         let quoted: Vec<u8> = host
             .iter()

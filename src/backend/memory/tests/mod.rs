@@ -335,7 +335,7 @@ fn a_denied_newcomer_never_sees_a_full_quota() {
 }
 
 #[test]
-fn carry_rows_without_a_row_are_evicted() {
+fn carry_rows_are_evicted_once_their_row_is_gone() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(10, HOUR);
     for key in 0..2000 {
