@@ -204,6 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn extractors_that_reject_or_skip_anonymous_callers_find_the_same_other_keys() {
+        use crate::middleware::key::{bearer, extension};
+        let keys = [Key::anonymous(), bearer().key("token"), Key::global()];
+        assert_eq!(keys.each_ref().map(|key| bearer().can_find(key)), [true, true, false]);
+        assert_eq!(keys.each_ref().map(|key| bearer().or_reject().can_find(key)), [false, true, false]);
+        assert_eq!(keys.each_ref().map(|key| bearer().or_skip().can_find(key)), [false, true, false]);
+
+        let (user, parts) = (|| extension(|user: &u64| Key::from(*user)), http::Request::new(()).into_parts().0);
+        assert_eq!(user().missing_extension(&parts), Some("u64"));
+        assert_eq!(user().or_reject().missing_extension(&parts), Some("u64"));
+        assert_eq!(user().or_skip().missing_extension(&parts), Some("u64"));
+        assert_eq!(bearer().or_reject().missing_extension(&parts), None);
+    }
+
+    #[test]
     fn or_uses_the_second_extractor_only_if_the_first_finds_no_key() {
         for (first, second, found) in
             [(Some(1), Some(2), Some(1)), (None, Some(2), Some(2)), (None, None, None), (Some(1), None, Some(1))]

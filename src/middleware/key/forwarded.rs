@@ -130,6 +130,12 @@ mod tests {
     }
 
     #[test]
+    fn a_backslash_outside_quotes_does_not_escape_a_quote() {
+        let pairs: Vec<&[u8]> = pairs(br#"for=a;x=\";for=b""#).collect();
+        assert_eq!(pairs, [&b"for=a"[..], br#"x=\";for=b""#]);
+    }
+
+    #[test]
     fn at_most_64_entries_and_8_kib_are_read() {
         let name = HeaderName::from_static("x-forwarded-for");
         let count = |lines: usize, entries: usize, length: usize| {
