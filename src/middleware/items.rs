@@ -7,8 +7,9 @@ use http::HeaderValue;
 use crate::algorithm::Quota;
 use crate::policy::{Decision, Policy, limit_name, seconds_up};
 
+/// The items of a policy, each with its quota and whether the quota is one of several.
 #[derive(Clone)]
-pub(super) struct PolicyItems(Vec<(Quota, Item)>);
+pub(super) struct PolicyItems(Vec<(Quota, bool, Item)>);
 
 /// The constant parts of a quota's `RateLimit` and `RateLimit-Policy` items.
 #[derive(Clone)]
@@ -17,15 +18,13 @@ pub(super) struct Item {
     name: String,
     /// The `RateLimit-Policy` item: `"api";q=100;w=60`.
     policy: HeaderValue,
-    windowed: bool,
 }
 
 impl PolicyItems {
     pub(super) fn new(policy: &Policy) -> PolicyItems {
         let items = policy.lists().flat_map(|list| {
-            let item =
-                move |quota: &Quota| Item::new(&limit_name(policy.name(), quota, list.len()), quota, list.len() > 1);
-            list.iter().map(move |quota| (*quota, item(quota)))
+            let item = move |quota: &Quota| Item::new(&limit_name(policy.name(), quota, list.len()), quota);
+            list.iter().map(move |quota| (*quota, list.len() > 1, item(quota)))
         });
         PolicyItems(items.collect())
     }
@@ -35,22 +34,22 @@ impl PolicyItems {
         // The start of the windows is ignored here because it is not part of the item.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
         let quota = numbers(&decision.quota());
-        let windowed = decision.of().part.count > 1;
-        let is_of = |(known, item): &&(Quota, Item)| numbers(known) == quota && item.windowed == windowed;
-        self.0.iter().find(is_of).map(|(_, item)| item)
+        let has_several = decision.of().part.count > 1;
+        let is_of = |(known, several, _): &&(Quota, bool, Item)| numbers(known) == quota && *several == has_several;
+        self.0.iter().find(is_of).map(|(_, _, item)| item)
     }
 }
 
 impl Item {
     pub(super) fn of(decision: &Decision) -> Item {
-        Item::new(&decision.name(), &decision.quota(), decision.of().part.count > 1)
+        Item::new(&decision.name(), &decision.quota())
     }
 
-    fn new(name: &str, quota: &Quota, windowed: bool) -> Item {
+    fn new(name: &str, quota: &Quota) -> Item {
         // Within printable ASCII, structured fields and Rust escape the same characters (RFC 9651, section 3.3.3).
         let name = format!("{name:?}");
         let policy = format!("{name};q={};w={}", quota.get_capacity(), whole_seconds(quota.window()));
-        Item { policy: header_value(policy), name, windowed }
+        Item { policy: header_value(policy), name }
     }
 
     pub(super) fn policy(&self) -> HeaderValue {
@@ -108,7 +107,7 @@ mod tests {
             (Quota::token_bucket(1000, Duration::from_micros(1)), "\"api\";q=1000;w=1"),
             (Quota::fixed_window(1000, DAY), "\"api\";q=1000;w=86400"),
         ] {
-            assert_eq!(Item::new("api", &quota, false).policy(), text);
+            assert_eq!(Item::new("api", &quota).policy(), text);
         }
     }
 
@@ -155,7 +154,7 @@ mod tests {
     #[test]
     fn names_are_quoted_as_structured_strings() {
         let name = PolicyName::new("a\"b\\c");
-        let item = Item::new(name.as_str(), &Quota::token_bucket(1, MINUTE), false).policy();
+        let item = Item::new(name.as_str(), &Quota::token_bucket(1, MINUTE)).policy();
         assert_eq!(item, r#""a\"b\\c";q=1;w=60"#);
         let list: sfv::List = sfv::Parser::new(item.as_bytes()).parse().unwrap();
         let sfv::ListEntry::Item(item) = &list[0] else { panic!() };
@@ -167,7 +166,7 @@ mod tests {
         for length in [1, 26, 27, 28, 29, 127, 128] {
             for letter in ["a", "\\"] {
                 let name = letter.repeat(length);
-                let item = Item::new(&name, &Quota::token_bucket(1, MINUTE), false);
+                let item = Item::new(&name, &Quota::token_bucket(1, MINUTE));
                 let name = name.replace('\\', "\\\\");
                 assert_eq!(item.limit(u64::MAX, Some(u64::MAX)), format!("\"{name}\";r={0};t={0}", Quota::MAX_TOKENS));
                 assert_eq!(item.limit(0, None), format!("\"{name}\";r=0"));
