@@ -200,7 +200,7 @@ migrating: tools node
 	cargo test $(THEIRS)
 	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npm test
 
-# Changes the code in about 1,250 places, one at a time. For each change, a test must fail. Takes half an hour on two
+# Changes the code in about 1,500 places, one at a time. For each change, a test must fail. Takes half an hour on two
 # idle cores.
 mutants:
 	@cargo mutants --version >/dev/null 2>&1 || cargo install cargo-mutants --locked
