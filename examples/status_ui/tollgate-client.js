@@ -105,7 +105,7 @@ function reservationsOf(config, quota, maxWait) {
       before = retryOwn(roll(state, now), now, cost);
     } else if (reading === FASTER_BUCKET) {
       before = first(now, clear, holds);
-    } else if (config.algorithm === "fixed_window") {
+    } else {
       const { index, begin } = windowsOf(config);
       before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
     }

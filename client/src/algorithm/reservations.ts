@@ -51,8 +51,9 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
       before = retryOwn(roll(state, now), now, cost);
     } else if (reading === FASTER_BUCKET) {
       before = first(now, clear, holds);
-    } else if (config.algorithm === 'fixed_window') {
-      // As long as the counts do not decrease, only the wait changes. It becomes shorter toward the end of the window.
+    } else {
+      // As long as the counts do not decrease, only the wait changes. It becomes shorter until the window ends or, for a
+      // bucket, until `state.ts`.
       const { index, begin } = windowsOf(config);
       before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
     }
