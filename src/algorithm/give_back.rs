@@ -41,6 +41,7 @@ impl ChargeRecord {
     }
 
     /// Returns whether this is the record of a credit. In the record of a charge, `state.spent` is at least the cost.
+    /// A charge of 0 tokens may count as a credit, too, but it can never be settled below its cost.
     fn is_credit(&self) -> bool {
         self.state.spent == 0.0
     }

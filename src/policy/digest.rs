@@ -9,8 +9,8 @@ use super::key::Key;
 use super::name::PolicyName;
 
 /// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys, and
-/// digests are safe to log. Two different keys have the same digest with a probability of 2^-128, and nobody can search
-/// for such keys without the secret.
+/// digests are safe to log. Two different keys have the same digest with a probability of 2^-128. Searching for such keys
+/// requires the secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     // These are two words, because the 16-byte alignment of a `u128` would enlarge every struct that contains a digest.

@@ -7,6 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 list=${1:-tests/threats/list.txt}
 table=${2:-THREATS.md}
+[ -f "$list" ] || { echo "expected the path of a list, found $list" >&2; exit 2; }
 log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
 mkdir "$log/out"

@@ -47,7 +47,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, |req: &Parts| req.extensions.get::<User>().map(|user| user.id));
 ///
-/// // Use the user's ID as the key or, if there is no user, the address with a tier for visitors.
+/// // The key is the user's ID. For requests without a user, it is the address, with a tier for visitors.
 /// let by_user = || key::extension(|user: &User| user.id);
 /// RateLimitLayer::new(quota, by_user().or(key::client_ip().map(|subject| subject.tier("visitor"))));
 /// // Limit each pair of user and address separately.
