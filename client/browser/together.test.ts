@@ -103,7 +103,7 @@ test('a hook and a button without React show the limit of the current user', asy
   assert.equal(snapshotRequests(), 3);
   const allowedAt = await allowedAtOf(ada);
   const shown = await page.evaluate(() => Number(document.querySelector('#hooked')?.getAttribute('data-retry-at')));
-  assert.ok(Math.abs(shown - allowedAt) <= PRECISION, `the shown time is ${shown - allowedAt} ms late`);
+  assert.ok(Math.abs(shown - allowedAt) <= PRECISION, `the displayed time is ${shown - allowedAt} ms late`);
   await page.screenshot(shot('together-5-ada-again'));
   await page.waitForSelector('#hooked:enabled');
   await page.waitForSelector('#plain:enabled');

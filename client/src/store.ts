@@ -76,14 +76,14 @@ export interface RateLimitStore {
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
    * Subtracts the `count` tokens (default 1) of an allowed request without fetching a snapshot. `ts` is the time at
-   * which the server charged the request. By default, this is the current time, so the wait may be too long but never
-   * too short.
+   * which the server charged the request. It defaults to the current time, which can make the computed wait too long
+   * but never too short.
    */
   spend(count?: number, ts?: number): void;
   /**
    * Reads the headers of any response from the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they
-   * name policies of this limit and are stricter than the snapshot. `Retry-After` without policy names applies until
-   * the next snapshot. After an unexpected refusal, the store fetches the snapshot again.
+   * name policies of this limit and are stricter than the snapshot. A `Retry-After` in a response that names no
+   * policy applies until the next snapshot. After an unexpected refusal, the store fetches the snapshot again.
    */
   observe(response: LimitedResponse): void;
   /** Fetches the snapshot. Concurrent calls share one request. The promise never rejects; see `getStatus().error`. */

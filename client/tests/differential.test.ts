@@ -53,7 +53,7 @@ const UNLIMITED_WAIT = 2 ** 53;
 const count = Number(process.env['TOLLGATE_CASES'] ?? 200_000);
 const seed = Number(process.env['TOLLGATE_SEED'] ?? 1);
 
-test(`the client decides ${count} random requests exactly like the crate`, async () => {
+test(`the client and the crate make the same decisions for ${count} random requests`, async () => {
   const seen = new Map<string, number>();
   for await (const line of generate('rows')) {
     const expected = JSON.parse(line) as Case;

@@ -187,8 +187,8 @@ fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
-/// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` has a fraction if part of the charge has
-/// been repaid. The difference is rounded up, because rows store whole tokens.
+/// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` is fractional if the charge has been partly
+/// repaid. The difference is rounded up, because rows store whole tokens.
 fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };

@@ -164,9 +164,9 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Sets options for all layers created from this set, such as [`headers`](RateLimitLayer::headers),
-    /// [`skip`](RateLimitLayer::skip), and the default [`cost`](RateLimitLayer::cost) of its rules. Rules that the
-    /// closure adds apply to all requests, in addition to those that a route chooses. See
+    /// Configures all layers created from this set: for example, their [`headers`](RateLimitLayer::headers),
+    /// [`skip`](RateLimitLayer::skip) predicates, or default [`cost`](RateLimitLayer::cost). Rules that the closure
+    /// adds apply to all requests, in addition to those that a route chooses. See
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
     ///
     /// # Panics

@@ -144,7 +144,7 @@ async fn a_broken_configuration_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_reload_replaces_manual_quotas_except_those_of_single_keys() {
+async fn a_reload_replaces_manual_quotas_except_those_of_individual_keys() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let api = config.policy("api").unwrap();

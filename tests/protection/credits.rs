@@ -76,7 +76,7 @@ fn a_credit_brings_forward_the_next_reservation_but_not_a_pending_one() {
 }
 
 #[test]
-fn a_credit_and_a_policy_reset_end_remembered_denials_immediately() {
+fn credits_and_policy_resets_end_remembered_denials_immediately() {
     let clock = ManualClock::new();
     let backend = TestBackend::remote(&clock);
     let limiter = RateLimiter::new(Arc::clone(&backend));

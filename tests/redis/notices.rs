@@ -24,7 +24,7 @@ async fn limiter(server: &Server) -> RateLimiter {
 async fn wait_until(mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !condition().await {
-        assert!(begin.elapsed() < MAX_DELAY, "the condition did not hold within {MAX_DELAY:?}");
+        assert!(begin.elapsed() < MAX_DELAY, "the condition was not met within {MAX_DELAY:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     begin.elapsed()
@@ -400,7 +400,7 @@ async fn a_block_during_an_outage_is_published_afterward() {
 
 /// Regression: each process counted its own block of an offender as the offender's first block.
 #[tokio::test]
-async fn a_repeated_offense_in_another_process_blocks_for_longer() {
+async fn an_offense_repeated_in_another_process_blocks_for_longer() {
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
         let rules = AutoBlock::new([&SEARCH]).threshold(1).block_for(Duration::from_millis(1200)).escalate(10, HOUR);

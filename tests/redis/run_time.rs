@@ -27,7 +27,7 @@ async fn limiter(url: &str) -> RateLimiter {
 async fn wait_until(mut condition: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !condition().await {
-        assert!(begin.elapsed() < MAX_DELAY, "the condition did not hold within {MAX_DELAY:?}");
+        assert!(begin.elapsed() < MAX_DELAY, "the condition was not met within {MAX_DELAY:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -134,7 +134,7 @@ async fn the_last_call_to_shadow_or_enforce_share_wins() {
 const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(2, MINUTE)).enforce(Enforce::Never);
 
 #[tokio::test]
-async fn rules_in_shadow_mode_never_refuse_requests_while_other_rules_do() {
+async fn rules_in_shadow_mode_never_refuse_requests_but_other_rules_do() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(USER, user).and(TRIAL, key::global()).with_status().limiter(&limiter);
     let app = hello().layer(layer.shadow_header("x-would-be"));

@@ -113,7 +113,6 @@ impl History {
     fn arrive(&mut self, raw: &Raw) -> Result<(), TestCaseError> {
         let now = self.clock.now();
         let tokens = raw.tokens(&self.quota);
-        // The maximum wait is zero, bounded or unbounded.
         let wait = raw.ask(&self.quota).max_wait().unwrap_or(Duration::ZERO);
         let number = self.charges.len();
         let mut future = self.ask(raw.what.1, tokens, wait);

@@ -177,7 +177,8 @@ impl<'a> LockedCall<'a> {
             loaded.state = shard.ledger().overflow(overflow);
             return loaded;
         }
-        // A sliding window's carry row expires with its row. Other carry rows live longer, for late refunds.
+        // The carry row of a sliding window expires together with the main row. Other carry rows live longer, for late
+        // refunds.
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;

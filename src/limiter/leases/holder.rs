@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_spent_until_its_deadline() {
+    fn a_lease_can_be_spent_until_its_deadline() {
         let (mut holder, _) = leased(10);
         assert!(holder.spend(4, NOW));
         assert!(!holder.spend(7, NOW));

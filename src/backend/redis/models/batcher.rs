@@ -26,7 +26,7 @@ struct Log {
     in_flight: Vec<Vec<u8>>,
     answered: Vec<Vec<u8>>,
     calls: usize,
-    /// Failed checks. A panic in one thread would leave the other threads blocked.
+    /// The checks that failed. They are collected here because a panicking thread would leave the others blocked.
     failures: Vec<&'static str>,
 }
 

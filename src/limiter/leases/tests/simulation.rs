@@ -70,7 +70,7 @@ enum Answer {
 struct Process {
     started: Micros,
     holder: Holder,
-    /// For each shard, the instant at which it will be full, and the time until which this process denies calls on it.
+    /// For each shard: when it will be full, and until when this process denies calls on it.
     /// Modes without shards use the first entry.
     shards: Vec<(u64, Micros)>,
     share: State,
