@@ -1,10 +1,10 @@
-//! A service with a router and a page for operators, who can see which callers are limited and help them.
+//! A service with a router and a page for operators, who can see which callers are limited and reset their limits.
 //!
 //! ```text
 //! ADMIN_TOKEN=correct-horse-battery cargo run --example admin --features admin
 //! ```
 //!
-//! Each name can send five requests per minute. Then see why Ada is limited, and unlock her:
+//! Each name has five requests per minute. Exceed Ada's limit, list the limited callers, and reset her limit:
 //! ```text
 //! $ for i in $(seq 6); do curl -s http://127.0.0.1:3000/hello/ada -o /dev/null -w '%{http_code}\n'; done
 //! 200

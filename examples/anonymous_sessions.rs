@@ -1,5 +1,5 @@
-//! Limits for visitors without an account: a small limit per address, a larger limit per session, and the largest after
-//! a captcha.
+//! Limits for visitors without an account: a small limit per address, a larger limit per session, and the largest limit
+//! after a captcha.
 //!
 //! Run it with `cargo run --example anonymous_sessions`.
 //! Without a session, an address has three requests per hour:
@@ -82,7 +82,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }
-            // Requests with an invented cookie share the limit of their address.
+            // Requests without a known session share the limit of their address.
             None => key::client_ip().extract(request),
         }
     };

@@ -22,8 +22,8 @@
 //! {"error":"too_many_requests","policies":["api"],"retry_after":26}
 //! ```
 //!
-//! `x-ratelimit-reset` is a Unix time. The layer adds up to ten random seconds to `retry-after`, so it is a
-//! number from 20 to 30. A browser gets a page:
+//! `x-ratelimit-reset` is a Unix time. The layer adds up to ten random seconds to `retry-after`, so its value is
+//! between 20 and 30. A browser gets a page:
 //! ```text
 //! $ curl -i -H 'accept: text/html' http://127.0.0.1:3000
 //! HTTP/1.1 429 Too Many Requests
@@ -63,8 +63,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Creates the response to a refused request, to which the layer then adds `Retry-After`, `Cache-Control` and the
-/// rate-limit headers.
+/// Creates the response to a refused request. The layer then adds `Retry-After`, `Cache-Control` and the rate-limit
+/// headers.
 fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
     // There are no decisions if the limiter could not decide, or if the server is misconfigured.
     let Some(decisions) = refusal.decisions() else { return refusal.default_response() };

@@ -1,4 +1,4 @@
-//! Ten requests per second and 1000 per day for every customer, and individual limits from a database for some.
+//! Limits of ten requests per second and 1000 per day, and individual limits from a database for some customers.
 //!
 //! Run it with `cargo run --example customer_limits`.
 //! Bert has no limits in the database, so both quotas of the policy apply to him:
@@ -17,8 +17,7 @@
 //! ratelimit-policy: "api;1d";q=20000;w=86400
 //! ```
 //!
-//! If you change the limits in the database, they apply from the next request on, and Ada's earlier request still
-//! counts:
+//! Changed limits in the database apply from the next request on. Ada's earlier request still counts:
 //! ```text
 //! $ curl -d '2/s; 3/d' http://127.0.0.1:3000/customers/ada
 //! ada: 2/s; 3/d
@@ -80,7 +79,7 @@ fn token(request: &Parts) -> Option<String> {
     Some(header.strip_prefix("Bearer ")?.to_owned())
 }
 
-/// Returns the customer with this token. The token is used as the key only after it was found in the database.
+/// Returns the customer with this token. The token is used as the key only if it is in the database.
 async fn subject(token: Option<String>, rows: &Database) -> Result<Subject, KeyError> {
     let row = token.and_then(|name| Some((rows.lock().unwrap().get(&name).copied()?, name)));
     match row {

@@ -1,4 +1,4 @@
-//! A gRPC server with a limit, and a client that exceeds it, with tonic and without protoc.
+//! A gRPC server with a limit, and a client that exceeds it. They use tonic, but not protoc.
 //!
 //! Run it with `cargo run --example grpc --features tonic`. For each client address, the server allows three calls to
 //! the `Hello` method, then one every three seconds. The client prints the results, waits for the time in

@@ -1,8 +1,8 @@
 //! A job queue that reserves a job's tokens when the job is added, so that the job's due time is known immediately.
 //!
-//! Run it with `cargo run --example job_scheduling`. A team may do two units of work per second. A job of n units runs
-//! as soon as n units have been refilled after those of all earlier jobs. Job 4 is canceled while it is the last in
-//! the queue, so its units go to job 5, which is added next:
+//! Run it with `cargo run --example job_scheduling`. A team can do two units of work per second. Each job waits until
+//! the units of all earlier jobs and its own units have been refilled. Job 4 is canceled while it is the last in the
+//! queue, so its units go to job 5, which is added next:
 //! ```text
 //! job 1 runs in 0.5 s
 //! job 2 runs in 1.5 s
@@ -16,7 +16,7 @@
 //! at 3.0 s: job 5, planned for 3.0 s
 //! ```
 //!
-//! If other jobs were added after a job, canceling it returns no tokens, and the later jobs keep their due times.
+//! If other jobs were added after a job, canceling that job returns no tokens, and the later jobs keep their due times.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use tollgate::{LimitError, Policy, Quota, RateLimiter, Reservation, SECOND};
 
-/// With a capacity of 0, there are no bursts: each job waits until its units are refilled, even after an idle time.
+/// With a capacity of 0, there are no bursts: each job waits until its units are refilled, even after an idle period.
 const JOBS: Policy = Policy::new("jobs", Quota::token_bucket(2, SECOND).capacity(0).unlimited_reservations());
 
 #[tokio::main]
@@ -73,7 +73,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until the next job is due and runs it. Returns `false` if there is no job.
+    /// Waits until the next job is due and runs it. Returns `false` if the queue is empty.
     async fn run_next(&mut self) -> bool {
         let Some(((planned, number), reservation)) = self.jobs.pop_first() else { return false };
         tokio::time::sleep_until(planned.into()).await;

@@ -93,8 +93,8 @@ async fn complete(usage: Receipt, prompt: String) -> Result<Body, (StatusCode, &
     Ok(streamed(Model::ask(&prompt)?, usage.of("tokens")))
 }
 
-/// Calls the limiter directly, waits for the due time and gets a receipt. A batch that the model refuses stays charged
-/// unless the handler calls `usage.refund()`.
+/// Calls the limiter directly, waits for the due time and gets a receipt. A batch that fails stays charged unless the
+/// handler calls `usage.refund()`.
 async fn batch(State(limiter): State<RateLimiter>, request: Parts, prompt: String) -> axum::response::Result<Body> {
     let usage = limiter.acquire(&BATCH, team(&request)).cost(ESTIMATE).wait_up_to(3 * SECOND).await?;
     Ok(streamed(Model::ask(&prompt)?, Some(usage)))

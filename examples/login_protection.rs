@@ -1,5 +1,5 @@
-//! Limits on password guesses for each account and, with a larger limit, for each address. Each guess is charged before
-//! the password is checked.
+//! Limits on password guesses: a small limit for each account, and a larger limit for each address. Each guess is
+//! charged before the password is checked.
 //!
 //! Run it with `cargo run --example login_protection`. Guessing in parallel does not help. If eight guesses are sent
 //! together, only five are checked:
@@ -23,7 +23,7 @@
 //! ```
 //!
 //! A successful login resets the account's count, but not the address's. Eve therefore gains nothing by logging in to
-//! her own account after each guess at another account:
+//! her own account after each guess at another account's password:
 //! ```text
 //! $ for i in $(seq 11); do for login in "account=user$i&password=123456" 'account=eve&password=polastri'; do
 //!       curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 -d "$login" http://127.0.0.1:3000/login
@@ -57,7 +57,7 @@ const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The key is not the address, because attackers could then reset their address's count with their own account.
+    // The key is not the address, because attackers could reset its count with the code for their own account.
     let codes = RateLimitLayer::new(CODE, key::path("account")).on_response(OnResponse::reset_on_success);
     let app = Router::new()
         .route("/reset/{account}", post(reset).layer(codes))
@@ -94,7 +94,7 @@ async fn login(
 /// Charges an attempt to the account and the address, or to neither if one of their limits denies it. Unknown accounts
 /// are charged too, so that responses do not reveal which accounts exist.
 ///
-/// Use the spelling of the account that the lookup uses. If the lookup ignores case, convert the key to lower case;
+/// Normalize the account in the same way as the lookup does. If the lookup ignores case, convert the key to lower case;
 /// otherwise an attacker gets five more guesses by writing `ADA`.
 async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Result<(), LimitError> {
     let address = key::client_ip().key(address); // the same key that a layer would use
@@ -102,8 +102,8 @@ async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Resul
     Ok(())
 }
 
-/// Looks up the password, which takes as long as checking a password hash. Because other attempts arrive during that
-/// time, it would be too late to count failures afterwards.
+/// Looks up the password, which takes as long as checking a password hash. Because other attempts can arrive during
+/// that time, counting failures afterwards would be too late.
 async fn password_of(account: &str) -> Option<&'static str> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     match account {

@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run --example outgoing`. The third party allows 200 calls in each window of 2 seconds, and
 //! responds with 429 to further calls. A window starts with its first call. The example starts 500 calls together,
-//! which take at least 5 seconds. It fails if a call is refused or if the calls take more than 5 % longer:
+//! which take at least 5 seconds. It fails if a call is refused, or if the calls take more than 5 % longer than that:
 //! ```text
 //! outgoing: a third party that allows 200 calls in 2 s, on http://127.0.0.1:3000
 //! through the layer: 500 calls in 5.15 s, 0 refused
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! With a capacity of 1, there are no bursts and the due times are 1/97 s apart, so any 2 seconds contain at most 195
-//! due times (97 * 2 + 1). But timers and networks add delays. If calls arrive up to L seconds late, a window may
-//! contain the calls of 2 + L seconds, which are at most 97 * (2 + L) + 1. Because the rate is 3 % below 100 per
-//! second, this bound does not exceed 200 for delays of up to 51 ms.
+//! due times (97 * 2 + 1). But timers and networks add delays. If calls arrive up to L seconds late, a window can
+//! contain the calls that are due within 2 + L seconds: at most 97 * (2 + L) + 1 calls. Because the rate is 3 % below
+//! 100 per second, this bound does not exceed 200 for delays of up to 51 ms.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ const LIMIT: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(2);
 const CALLS: u32 = 500;
 
-/// The rate of outgoing calls per second. All calls may wait.
+/// The number of outgoing calls per second.
 const RATE: u64 = 97;
 const THEIRS: Policy =
     Policy::new("their API", Quota::token_bucket(RATE, SECOND).capacity(1).max_reserved(CALLS as u64));
@@ -112,7 +112,7 @@ where
     Ok(outcome)
 }
 
-/// The sorted times of the responses, and the number of responses that are 429.
+/// The sorted times of all responses, and the number of 429 responses.
 struct Outcome {
     finished_at: Vec<Duration>,
     refused: u32,

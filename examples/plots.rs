@@ -66,7 +66,7 @@ fn every(count: u64, second: u64, millis: u64) -> Vec<Duration> {
     (0..count).map(|i| Duration::from_millis(second * 1000 + i * millis)).collect()
 }
 
-/// Plots the remaining tokens of several quotas over three minutes of the same requests, with one lane for each quota.
+/// Plots the remaining tokens of several quotas, each in its own lane, over the same three minutes of requests.
 fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]) -> Plot {
     let mut drawn = String::new();
     let mut passed = Vec::new();
@@ -163,7 +163,7 @@ impl Timeline {
     }
 }
 
-/// Plots twelve requests that a client makes together and that wait for their tokens.
+/// Plots twelve requests that a client sends at the same time and that wait for tokens.
 fn waiting() -> Plot {
     let quota = Quota::token_bucket(1, SECOND).capacity(3).max_reserved(20);
     let (mut state, mut drawn) = (State::default(), String::new());

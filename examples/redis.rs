@@ -70,7 +70,7 @@ async fn left(State(limiter): State<RateLimiter>, Path(user): Path<String>) -> R
     Ok(left.to_string())
 }
 
-/// Exits when the parent process exits, because this closes the pipe to the standard input.
+/// Exits when the parent process exits, which closes the pipe to this process's standard input.
 fn end_with_parent() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());

@@ -60,8 +60,8 @@ fn beside_the_handlers(limits: &RouteLimits) -> Router {
         .route("/todos", post(create).layer(limits.route("todo/create")))
 }
 
-/// Looks the policies up in one layer around all routes. The default policy applies to requests that match no line of
-/// the table, including requests that match no route.
+/// Adds one layer around all routes, which looks up the policy of each request in a table. The default policy applies
+/// to requests that match no line of the table, including requests that match no route.
 fn in_a_table(limits: &RouteLimits) -> Router {
     Router::new().route("/todos", get(list).post(create)).layer(limits.table([("POST /todos", "todo/create")]))
 }

@@ -17,8 +17,8 @@
 //! 200 200 429
 //! ```
 //!
-//! The files are in the temporary directory `tollgate-example`, or in the directory that the environment variable
-//! `STATE_DIR` names.
+//! The files are in `tollgate-example` in the system's temporary directory, or in the directory that the environment
+//! variable `STATE_DIR` names.
 
 use std::error::Error;
 use std::fs;

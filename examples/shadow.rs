@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --example shadow          # refuses no requests
-//! cargo run --example shadow -- 0.5   # enforces the limit for half of the clients, always the same ones
+//! cargo run --example shadow -- 0.5   # enforces the limit for half of the clients
 //! cargo run --example shadow -- 1.0   # enforces the limit for all clients
 //! ```
 //!
@@ -20,9 +20,9 @@
 //! 1 request would have been refused
 //! ```
 //!
-//! With 0.5, half of the keys get the responses above. For the other half, which differs at each start because it
-//! depends on the limiter's secret, responses have headers such as `ratelimit-policy: "api";q=3;w=3600`, and the
-//! fourth request gets a 429.
+//! With 0.5, half of the keys get the responses above. For the other half, responses have headers such as
+//! `ratelimit-policy: "api";q=3;w=3600`, and the fourth request gets a 429. The halves depend on the limiter's secret,
+//! so they differ at each start.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

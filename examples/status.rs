@@ -1,4 +1,4 @@
-//! A limit of three messages, with one more every three seconds, and an endpoint that reports its status to the client.
+//! A limit of three messages, with one more every three seconds, and an endpoint that reports the limit's status.
 //!
 //! Run it with `cargo run --example status`.
 //! The program prints its address and two commands to try:

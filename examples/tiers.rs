@@ -46,7 +46,7 @@ struct User {
     plan: &'static str,
 }
 
-/// The users by their tokens. In production, use a database.
+/// Maps tokens to users. In production, use a database.
 type Users = Arc<Mutex<HashMap<&'static str, User>>>;
 
 #[tokio::main]

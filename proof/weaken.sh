@@ -58,7 +58,7 @@ weaken 'clock: the drift is updated by a load and a store' clock/mod.rs \
     clock::models::a_delayed_thread_does_not_undo_a_later_jump
 weaken 'manual clock: the lock is released between reading the time and registering the sleep' clock/manual.rs \
     's/(return Poll::Ready\(\(\)\);\s*\}\s*)state\.sleepers\.insert/$1drop(state);\n        self.clock.state().sleepers.insert/' \
-    clock::models::a_sleeper_is_woken_whenever_the_clock_is_moved
+    clock::models::a_sleeper_is_woken_no_matter_when_the_clock_moves
 
 # The breaker.
 weaken 'breaker: the state is read under one lock, and the probe is taken under another' backend/redis/breaker.rs \
@@ -88,13 +88,13 @@ weaken 'queue: a polled caller still counts as woken' limiter/queue/mod.rs \
     limiter::models::cells::the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
 weaken 'queue: the reservation is read under one lock and released under another' limiter/queue/mod.rs \
     's/let \(_waiter, decision\) = self\.remove\(ticket, Queue::complete\)\?;/let decision = self.0.with(&ticket.queue, |queue| queue.reserved.at(queue.waiters.rank(ticket.waiter)).map(|reserved| queue.reserved.get(reserved).clone()))??;\n        self.remove(ticket, Queue::complete)?;/' \
-    limiter::models::cells::a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on
+    limiter::models::cells::no_reservation_is_both_used_and_given_back
 weaken 'queue: removed without a second check that it is empty' limiter/queue/mod.rs \
     's/let removed = self\.0\.with\(&ticket\.queue, \|queue\| exit\(queue, ticket\.waiter\)\)\?;\s*self\.0\.remove_if\(&ticket\.queue, \|queue\| queue\.waiters\.len\(\) == 0\);/let (removed, is_empty) = self.0.with(&ticket.queue, |queue| (exit(queue, ticket.waiter), queue.waiters.len() == 0))?;\n        self.0.remove_if(&ticket.queue, |_| is_empty);/' \
     limiter::models::cells::a_queue_is_not_removed_while_a_caller_joins
 weaken 'slots: counted by a load, then taken by a store' limiter/waiting.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = one_more(self.inner.waiting.load(Ordering::Relaxed))?;\n        self.inner.waiting.store(taken, Ordering::Relaxed);/' \
-    limiter::models::whole::concurrent_calls_take_exactly_max_waiting_slots
+    limiter::models::whole::concurrent_calls_take_as_many_slots_as_max_waiting_allows
 weaken 'slots: taken, then released if none was free' limiter/waiting.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = self.inner.waiting.fetch_add(1, Ordering::Relaxed);\n        if one_more(taken).is_none() {\n            self.inner.waiting.fetch_sub(1, Ordering::Relaxed);\n            return None;\n        }/' \
     limiter::models::whole::a_released_slot_goes_to_exactly_one_of_two_calls
@@ -119,7 +119,7 @@ weaken 'block cache: the permit is taken after the backend call' limiter/decide.
 # Changed quotas and deny lists.
 weaken 'overrides: the count is updated after the lock is released' limiter/overrides.rs \
     's/self\.count\.store\(count\(&policies\), Ordering::Release\);/let count = count(\&policies);\n        drop(policies);\n        self.count.store(count, Ordering::Release);/' \
-    limiter::models::cells::concurrent_changes_do_not_hide_a_set_quota
+    limiter::models::cells::concurrent_changes_do_not_hide_a_changed_quota
 weaken 'overrides: the count is updated after the lock is released for several quotas' limiter/overrides.rs \
     's/self\.count\.store\(count, Ordering::Release\);/drop(guard);\n        self.count.store(count, Ordering::Release);/' \
     limiter::models::cells::quotas_are_replaced_in_one_step
@@ -136,7 +136,7 @@ weaken 'offenders: a bucket is copied, changed and written back' limiter/guard/o
     guard::models::concurrent_denials_at_the_threshold_cause_one_block
 weaken 'manual blocks: looked up before the lock is taken' limiter/guard/manual_blocks.rs \
     's/let mut ends = self\.ends\(\);\s*if let Some\(before\) = self\.until\.with\(&id, \|\(until, _\)\| \*until\) \{/let before = self.until.with(\&id, |(until, _)| *until);\n        let mut ends = self.ends();\n        if let Some(before) = before {/' \
-    guard::models::two_manual_blocks_of_one_caller_count_once
+    guard::models::two_manual_blocks_of_the_same_caller_count_once
 weaken 'manual blocks: the flag is not set' limiter/guard/manual_blocks.rs \
     's/self\.any\.store\(true, Ordering::Release\);//' \
     guard::models::manual_blocks_are_visible_to_later_calls
@@ -150,7 +150,7 @@ weaken 'decisions: changed quotas are not checked' limiter/decide.rs \
     limiter::models::whole::no_call_uses_the_old_quota_once_a_change_takes_effect
 weaken 'settlement: the mark is set by a load and a store' limiter/receipt.rs \
     's/!self\.inner\.settled\[index\]\.swap\(true, Ordering::Relaxed\)/{ let first = !self.inner.settled[index].load(Ordering::Relaxed); self.inner.settled[index].store(true, Ordering::Relaxed); first }/' \
-    limiter::models::whole::clones_of_a_receipt_settle_a_charge_once
+    limiter::models::whole::clones_of_a_receipt_settle_a_charge_only_once
 
 # The table of rows.
 relock='s/(fn decide_lines\(.*?\{\n)/$1        let incoming: Vec<usize> = self.shards.iter().map(|shard| shard.incoming).collect();\n        self.shards.clear();\n        let mut numbers: Vec<usize> = self.pinned.iter().map(|key| self.table.shard_of(*key)).collect();\n        numbers.sort_unstable();\n        numbers.dedup();\n        for (number, incoming) in numbers.into_iter().zip(incoming) {\n            let mut shard = self.table.lock(number);\n            shard.incoming = incoming;\n            self.shards.push(shard);\n        }\n/s'
@@ -160,7 +160,7 @@ weaken 'calls of several rows: the shards are unlocked between reading and writi
     memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock
 weaken 'eviction: unlocked between finding a slot and using it, without a second check' backend/memory/call.rs \
     "$relock; s/if shard\.is_full\(\) && !shard\.ensure_slot/if false \&\& !shard.ensure_slot/" \
-    memory::models::concurrent_newcomers_keep_the_cap_and_do_not_evict_denied_keys
+    memory::models::concurrent_newcomers_stay_within_the_cap_and_do_not_evict_denied_keys
 weaken 'calls of several rows: the shards are locked in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
     memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock

@@ -6,9 +6,9 @@
 //!
 //! # Which keys a client can invent
 //!
-//! A client that can invent keys gets a full bucket for each key that it invents. A client that can name another
-//! client's key can spend the other client's tokens or get that client [blocked](crate::protection::AutoBlock).
-//! Therefore, clients must not be able to choose their keys.
+//! A client that can invent keys gets a full bucket for each of them. A client that can name another client's key can
+//! spend the other client's tokens or get that client [blocked](crate::protection::AutoBlock). Therefore, clients must
+//! not be able to choose their keys.
 //!
 //! | key | extractor | a client can |
 //! | --- | --- | --- |
@@ -22,9 +22,9 @@
 //! | the server of an outgoing request | [`host`] | choose the server, so use this extractor only around an HTTP client |
 //! | another value | a closure over the request's parts, `from_extractor` (feature `axum`) | depends on the value |
 //!
-//! Combining extractors does not help. If one key of a pair is invented, the pair is also a new key, so
-//! `bearer().and(client_ip())` admits any number of requests from one address. In `bearer().or(client_ip())`, any token
-//! bypasses the per-address limit. Do this instead:
+//! Combining extractors does not help. If either key of a pair is new, the pair is a new key, so
+//! `bearer().and(client_ip())` admits any number of requests from one address. In `bearer().or(client_ip())`, any
+//! bearer token bypasses the per-address limit. Do this instead:
 //!
 //! - Check the credential in a layer outside the limiter, and use the result as the key: `extension(|user: &User|
 //!   user.id).or(client_ip())`.

@@ -142,7 +142,7 @@ pub use middleware::{HeaderFamily, OnResponse, RateLimitLayer, RateLimitStatus, 
 #[doc(inline)]
 pub use policy::{Decision, Denied, Policy, Reason, Subject};
 
-/// Compiles and runs the README's code with the other examples.
+/// Compiles and runs the README's code as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,6 +1,6 @@
 //! Deny lists and blocks, which deny callers regardless of their quotas.
 //!
-//! A [`DenyList`] denies callers by [rules](DenyRule), [`AutoBlock`] blocks callers that were denied too often, and
+//! A [`DenyList`] denies callers by [rules](DenyRule), [`AutoBlock`] blocks callers that are denied too often, and
 //! [`RateLimiter::block`](crate::RateLimiter::block) blocks a caller manually. All three apply to a caller's key and to
 //! the caller's other [`Signals`].
 

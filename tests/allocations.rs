@@ -60,7 +60,7 @@ fn an_observed_decision_allocates_nothing() {
     ];
     for limiter in limiters {
         let counts = [0; 5].map(|_| allocations(|| drop(now(limiter.try_limit(&policy, 7)))));
-        // The first call that is allowed and the first that is denied may each allocate a counter.
+        // The first allowed call and the first denied call may each allocate a counter.
         assert_eq!([counts[1], counts[2], counts[4]], [0; 3], "{counts:?}");
     }
 }
@@ -160,7 +160,7 @@ struct CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-// SAFETY: every call is forwarded to the system allocator unchanged. Counting touches neither memory nor layout.
+// SAFETY: every call is forwarded unchanged to the system allocator, which upholds the contract.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -1,5 +1,4 @@
-//! Checks the module order that `tollgate::docs::design` describes. A file may name only modules whose level is lower
-//! than that of the file's own module.
+//! Checks the module order that `tollgate::docs::design` describes. A module may name only modules of lower levels.
 
 use std::fs;
 use std::path::{Path, PathBuf};

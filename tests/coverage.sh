@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures the line coverage of each module by the tests with all features. `make coverage` writes `tests/coverage.md`.
 #
-# Tests in `src/` are run, but their own lines are not counted. The run omits the examples, the long tests (two floods
-# of millions of keys, the exhaustive test), and doctests, which stable Rust cannot measure.
+# Tests in `src/` are run, but their own lines are not counted. The run omits the examples and the longest tests. It
+# also omits the doctests, because stable Rust cannot measure them.
 #
 # cargo-llvm-cov needs the LLVM tools that match the compiler's LLVM version: run `rustup component add llvm-tools`, or
 # install a package such as llvm-22 and set LLVM_COV and LLVM_PROFDATA.

@@ -56,8 +56,8 @@ fn the_docs_state_the_measured_size_of_a_row() {
         let measured =
             results.iter().find(|row| row[0] == "tollgate" && row[1] == count).expect("expected a row in the results");
         let (count, each): (f64, f64) =
-            (count.parse().expect("expected a number"), measured[2].parse().expect("expected bytes"));
+            (count.parse().expect("expected a number"), measured[2].parse().expect("expected a number of bytes"));
         let expected = format!("{keys} rows take {:.0} MB ({each:.0} bytes each)", count * each / 1e6);
-        assert!(page.contains(&expected), "costs.md: {expected}");
+        assert!(page.contains(&expected), "costs.md does not state: {expected}");
     }
 }

@@ -35,10 +35,10 @@ fn every_code_block_in_the_guides_is_in_the_sources() {
 fn every_guide_is_checked_against_its_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/migrating");
     let pages =
-        fs::read_dir(folder).expect("expected the pages of the guides").map(|it| it.expect("expected a file").path());
+        fs::read_dir(folder).expect("expected the folder of the guides").map(|it| it.expect("expected a file").path());
     for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("index.md")) {
         let name = path.file_stem().and_then(|it| it.to_str()).expect("expected a name");
-        assert!(IN_RUST.contains(&name) || IN_TYPESCRIPT.contains(&name), "{name}.md");
+        assert!(IN_RUST.contains(&name) || IN_TYPESCRIPT.contains(&name), "{name}.md is not checked");
     }
 }
 
@@ -80,7 +80,7 @@ fn every_test_named_in_the_index_exists() {
         .map(|it| read(&format!("migrating/tests/{it}.rs")))
         .collect();
     for name in named {
-        assert!(all.contains(&format!("fn {name}(")), "{name}");
+        assert!(all.contains(&format!("fn {name}(")), "the index names `{name}`, which is not a test");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Floods of ten million offenders that call in three different orders, and of two million keys that a remote backend
-//! denies. Memory use must stay bounded, and the worst offenders must stay blocked.
+//! Three floods with a total of ten million offenders, and a flood of two million keys that a remote backend denies.
+//! Memory use must stay bounded, and the worst offenders must stay blocked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -23,8 +23,8 @@ use test_backend::TestBackend;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The number of offenders besides the worst ones in each of the first two floods. The third flood has fewer such
-/// offenders, but each of them calls nineteen times.
+/// The number of ordinary offenders in each of the first two floods. The third flood has fewer ordinary offenders, but
+/// each of them calls nineteen times.
 const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;
@@ -111,7 +111,7 @@ fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
     assert!(grown < 3 * MAX_BYTES, "memory grew by {grown} bytes");
 }
 
-/// The worst offenders call first. After that, each of the others calls once.
+/// The worst offenders call first. After that, each ordinary offender calls once.
 fn first_then_silent() {
     let flood = Flood::new();
     for _ in 0..THRESHOLD {
@@ -129,8 +129,7 @@ fn first_then_silent() {
     flood.check("first, then silent");
 }
 
-/// The worst offenders' calls are mixed with those of the other offenders. Each worst offender calls once for every
-/// five thousand calls of the others.
+/// Each of the worst offenders calls once for every five thousand calls by ordinary offenders.
 fn interleaved() {
     let flood = Flood::new();
     for other in 0..OTHERS {
@@ -145,7 +144,7 @@ fn interleaved() {
     flood.check("interleaved");
 }
 
-/// Each of the other offenders makes one call fewer than the threshold.
+/// Each ordinary offender makes one call fewer than the threshold.
 fn just_below_the_threshold() {
     let flood = Flood::new();
     let rounds = u64::from(THRESHOLD - 1);
@@ -172,7 +171,7 @@ fn two_million_denied_keys() {
     let limiter = RateLimiter::builder(Arc::clone(&backend)).block_cache(ROWS).build();
     let ask = |key: u64| {
         clock.advance(Duration::from_micros(1));
-        // The check is denied, and stores no row.
+        // The check is denied and stores no row.
         assert!(!now(limiter.try_acquire(&hot, key).cost(2).check()).is_allowed());
     };
     (0..2_000_000).for_each(ask);
@@ -183,7 +182,7 @@ fn two_million_denied_keys() {
     // The cache does not exceed its capacity, and it contains most of the latest keys.
     (2_000_000 - 2 * ROWS as u64..2_000_000).rev().for_each(ask);
     let known = 2 * ROWS - backend.take_calls();
-    println!("{known} of {ROWS} rows known");
+    println!("{known} of {ROWS} rows cached");
     assert!(known <= ROWS && known > ROWS / 2, "{known}");
 }
 

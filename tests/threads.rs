@@ -1,5 +1,5 @@
-//! Many threads call one limiter whose clock is stopped. Exactly as many calls as the limit allows are admitted, and no
-//! thread hangs.
+//! Many threads call one limiter whose clock is stopped. The number of admitted calls must equal the limit, and all
+//! threads must finish.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ const THREADS: usize = 8;
 const TRIES: usize = 100_000;
 
 #[test]
-fn one_key_admits_exactly_the_limit() {
+fn calls_with_one_key_are_admitted_exactly_up_to_the_limit() {
     for quota in
         [Quota::token_bucket(250_000, HOUR), Quota::fixed_window(250_000, HOUR), Quota::sliding_window(250_000, HOUR)]
     {
@@ -27,7 +27,7 @@ fn one_key_admits_exactly_the_limit() {
 }
 
 #[test]
-fn calls_with_two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
+fn calls_with_two_keys_in_either_order_are_admitted_exactly_up_to_the_smaller_limit() {
     let (large, small) = (
         Policy::new("large", Quota::token_bucket(500_000, HOUR)),
         Policy::new("small", Quota::token_bucket(300_000, HOUR)),

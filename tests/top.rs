@@ -19,7 +19,7 @@ use support::now;
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 const KEYS: u32 = 10_000_000;
-/// The number of charges to the heaviest key. The key with rank `k` gets this number divided by `k`, but at least 1.
+/// The number of charges to the heaviest key. The key with rank `k` gets this number divided by `k`, but at least one.
 const HEAVIEST: u32 = 500_000;
 const MAX_KEYS: usize = 8192;
 /// The memory bound: the two sketches of a policy, and 12 MiB for the rest of the process.
@@ -80,7 +80,7 @@ fn check(order: &str, keys: impl Iterator<Item = u32>, bare: Option<(u64, Durati
     if let Some(bare) = bare {
         let cost = ns((calls, lasted)) - ns(bare);
         println!(
-            "  {:.0} ns each without `Top`: observing a denial costs {cost:.0} ns (it is counted twice)",
+            "  {:.0} ns each without `Top`: observing a denial costs {cost:.0} ns (each denial is counted twice)",
             ns(bare)
         );
     }

@@ -139,8 +139,8 @@ fn vectors_before_1970_match() {
 
 #[test]
 fn all_vectors_match_when_moved_before_1970() {
-    // Move all instants of a line back by whole periods. Skip lines with very large instants, because an instant that
-    // is out of range would become valid.
+    // Move all instants of a line back by whole periods. Skip lines with very large instants, because moving an instant
+    // that is out of range would make it valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -223,7 +223,7 @@ fn single(line: &Line) {
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
-        // The expected number is `count` less than the tokens left at `now`, whether or not `count` was charged.
+        // The expected number is the tokens left at `now` minus `count`, even if `count` was not charged.
         close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(
             after.at,
@@ -261,7 +261,7 @@ fn sequence(line: &Line) {
     }
 }
 
-/// Makes the calls of a sequence through a limiter, under the vector's quota and other quotas that never deny.
+/// Makes the calls of a sequence through a limiter. Its policy adds `others` quotas that never deny.
 fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) {
     let mut quotas = Quotas::from(quota);
     for seconds in [61, 3607, 86_413].into_iter().take(others) {
@@ -374,10 +374,10 @@ fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict:
         Verdict::Reserve { wait } if ask.tokens() <= quota.get_capacity() => {
             assert!(
                 step(quota, state, now + wait, plain).is_allowed(),
-                "{id}: the due time, in {wait:?}, is too early"
+                "{id}: the due time (in {wait:?}) is too early"
             );
             let before = now + (wait - Duration::from_micros(1));
-            assert!(!step(quota, state, before, plain).is_allowed(), "{id}: the due time, in {wait:?}, is too late");
+            assert!(!step(quota, state, before, plain).is_allowed(), "{id}: the due time (in {wait:?}) is too late");
         }
         _ => {}
     }

@@ -8,10 +8,10 @@ use tollgate::Key;
 
 use crate::log::Entry;
 
-/// What identifies a caller in a line of a log.
+/// What identifies a caller in a log line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CallerKey {
-    /// The client's IPv4 address, or its IPv6 network of this many bits.
+    /// The client's IPv4 address, or the first `v6_bits` bits of its IPv6 address.
     Address {
         v6_bits: u8,
     },
@@ -52,7 +52,7 @@ impl CallerKey {
     }
 }
 
-/// Returns the beginning of a string. Strings are cut because those of millions of callers are kept in memory.
+/// Truncates a string, because the strings of millions of callers may be kept in memory.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
@@ -61,7 +61,7 @@ fn cut(text: &str) -> &str {
 const MAX_TEXT: usize = 512;
 
 impl CallerKey {
-    /// The field of a line that names the caller.
+    /// Describes the field that identifies the caller.
     pub fn field(self) -> &'static str {
         match self {
             CallerKey::Address { .. } => "an address",
@@ -110,7 +110,7 @@ impl fmt::Display for Caller {
             Caller::V4(address) => address.fmt(f),
             Caller::V6(address, 128) => address.fmt(f),
             Caller::V6(address, bits) => write!(f, "{address}/{bits}"),
-            // A log can contain control characters, which could change the terminal.
+            // A log can contain control characters, which could affect the terminal.
             Caller::Text(text) => text.chars().take(60).flat_map(char::escape_debug).try_for_each(|c| write!(f, "{c}")),
             Caller::Global => f.write_str("all callers"),
             Caller::Anonymous => f.write_str("(no caller)"),
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_are_networks_users_or_all() {
+    fn a_caller_is_identified_by_the_selected_key() {
         let address = Some("2001:db8:1:2:3::4".parse().unwrap());
         let entry = Entry { address, user: "ada", user_agent: "curl/8", ..Entry::default() };
         let name = |key: &str| key.parse::<CallerKey>().unwrap().of(&entry).to_string();
@@ -139,7 +139,7 @@ mod tests {
 
     /// Regression: a compressed log of a few megabytes filled the memory with long user agents.
     #[test]
-    fn long_names_are_cut() {
+    fn long_names_are_truncated() {
         let (long, other) = (format!("{}a", "ä".repeat(30_000)), format!("{}b", "ä".repeat(30_000)));
         let of = |user_agent| CallerKey::UserAgent.of(&Entry { user_agent, ..Entry::default() });
         assert_eq!(of(&long), of(&other));

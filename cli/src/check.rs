@@ -1,4 +1,4 @@
-//! `tollgate check`: the faults of a configuration file, which quota applies where, and what has no effect.
+//! `tollgate check`: the errors in a configuration file, which quota applies where, and what has no effect.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::simulate::limit::read_config;
 /// Checks a configuration file and shows which quota applies to which route and tier, and what has no effect.
 #[derive(clap::Args, Debug)]
 pub struct Check {
-    /// The file, in TOML, or in JSON if its name ends with .json
+    /// The file, which is parsed as JSON if its name ends with .json, and as TOML otherwise
     file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -121,7 +121,7 @@ fn without_effect(config: &Config) -> Vec<String> {
     notes
 }
 
-/// Finds quotas that never deny a request, because another quota of the list denies it first.
+/// Finds quotas that never deny a request because another quota in the list always denies it first.
 fn slack(quotas: &Quotas) -> impl Iterator<Item = String> {
     quotas.iter().filter_map(|loose| {
         let tight = quotas.iter().find(|tight| *tight != loose && is_within(tight, loose))?;
@@ -149,7 +149,7 @@ fn is_within(tight: &Quota, loose: &Quota) -> bool {
     }
 }
 
-/// Finds networks on the deny list that are inside another network of the list.
+/// Finds networks on the deny list that are inside another network on the list.
 fn covered_networks(config: &Config) -> Vec<String> {
     let rules: Vec<String> = config.deny_list().rules().iter().map(ToString::to_string).collect();
     let mut networks: Vec<IpNet> =

@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::simulate::limit::{Limit, read_file};
 use crate::simulate::run::Reading;
 
-/// Compares what two configurations would have done to the requests in an access log, to review a change.
+/// Compares what two configurations would have done to the requests in an access log.
 #[derive(clap::Args, Debug)]
 pub struct Diff {
-    /// The configuration file that is in use
+    /// The current configuration file
     old: PathBuf,
     /// The changed configuration file
     new: PathBuf,
-    /// The log, which may be compressed with gzip or Zstandard; `-` is the standard input
+    /// The log, which may be compressed with gzip or Zstandard; `-` means standard input
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
     /// Fail if more callers than this are newly refused: a number, or a share such as 0.1%
@@ -66,7 +66,7 @@ impl Limitation {
 struct Difference {
     /// The fields that differ between the files.
     changes: Vec<Change>,
-    /// The refused requests under the old and under the new configuration.
+    /// The number of refused requests under the old and under the new configuration.
     refused_requests: [u64; 2],
     callers: usize,
     newly_refused_callers: usize,
@@ -140,7 +140,7 @@ impl Diff {
     }
 }
 
-/// Returns the fields that differ, by name.
+/// Returns the fields that differ, sorted by name.
 fn changes_of(files: [Value; 2]) -> Vec<Change> {
     let [old, mut new] = files.map(|file| {
         let mut fields = BTreeMap::new();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_number_or_a_share() {
+    fn a_limitation_is_a_number_or_a_share_of_callers() {
         let of = |text: &str| text.parse::<Limitation>().map(|most| most.of(2_000));
         assert_eq!([of("50"), of("50-keys"), of("0.1%"), of("100 %")], [Ok(50), Ok(50), Ok(2), Ok(2_000)]);
         for text in ["", "-1", "101%", "x%", "1.5"] {

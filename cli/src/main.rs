@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the program because an argument is wrong.
+/// Exits with an error message about a wrong argument.
 fn wrong_argument(message: &str) -> ! {
     Command::command().error(ErrorKind::ValueValidation, message).exit()
 }

@@ -9,12 +9,12 @@ use crate::simulate::limit::Limit;
 use crate::simulate::run::Reading;
 use crate::wrong_argument;
 
-/// Finds the tightest quota of each algorithm that would have refused at most a share of the callers in an access log.
+/// Finds the tightest quota of each algorithm that would have refused at most a given share of the callers in a log.
 #[derive(clap::Args, Debug)]
 pub struct Suggest {
     /// The log, which may be compressed with gzip or Zstandard; it is read several times
     log: PathBuf,
-    /// A share of the callers, such as 0.1%, or a number
+    /// How many callers may be refused: a share of all callers, such as 0.1%, or a number
     #[arg(long, value_name = "CALLERS", default_value = "0.1%")]
     refuse_at_most: Limitation,
     /// The period of the quotas
@@ -38,7 +38,7 @@ struct Suggestion {
 /// The suffix of a quota for each algorithm.
 const ALGORITHMS: [&str; 3] = ["", " fixed", " sliding"];
 
-/// The number of quotas of each algorithm that are tried in one pass over the log.
+/// The number of quotas that are tried for each algorithm in one pass over the log.
 const TRIED: u64 = 12;
 
 /// The largest rate that is tried.
@@ -47,26 +47,26 @@ const MAX_RATE: u64 = 1 << 32;
 impl Suggest {
     pub fn run(&self) -> Result<(), String> {
         if self.log.as_os_str() == "-" {
-            wrong_argument("suggest reads the log several times, so it needs a file instead of the standard input");
+            wrong_argument("suggest reads the log several times, so it needs a file instead of standard input");
         }
         let suggestions = self.search()?;
         let callers = suggestions.first().map_or(0, |suggestion| suggestion.callers);
         if matches!(self.refuse_at_most, Limitation::Share(_)) && self.refuse_at_most.of(callers) == 0 {
-            eprintln!("note: --refuse-at-most is less than one of the {callers} callers, so none may be refused");
+            eprintln!("note: --refuse-at-most allows less than one of the {callers} callers to be refused");
         }
         match self.json {
             true => println!("{}", serde_json::to_string_pretty(&suggestions).map_err(|error| error.to_string())?),
             false => suggestions.iter().for_each(|Suggestion { quota, refused_callers, callers, refused_requests }| {
-                println!("{quota:24}  refuses {refused_requests} requests of {refused_callers} of {callers} callers");
+                println!("{quota:24}  refuses {refused_requests} requests from {refused_callers} of {callers} callers");
             }),
         }
         Ok(())
     }
 
-    /// Narrows the range of rates of each algorithm, until it is a single rate.
+    /// Narrows the range of rates for each algorithm until a single rate is left.
     fn search(&self) -> Result<Vec<Suggestion>, String> {
-        // In each range, all rates below the first rate refuse too many callers. The second rate refuses few enough,
-        // unless it is the maximum.
+        // All rates below the start of a range refuse too many callers. The end of a range refuses few enough, unless
+        // it is still `MAX_RATE`.
         let mut ranges = [(1, MAX_RATE); ALGORITHMS.len()];
         let mut found: [Option<Suggestion>; ALGORITHMS.len()] = [const { None }; ALGORITHMS.len()];
         while ranges.iter().any(|(low, high)| low < high) || found.iter().any(Option::is_none) {
@@ -94,14 +94,14 @@ impl Suggest {
                 }
             }
             if ranges.iter().any(|(low, high)| low > high) {
-                return Err(format!("every quota up to {MAX_RATE} refuses more than --refuse-at-most allows"));
+                return Err(format!("every quota up to {MAX_RATE} refuses more callers than --refuse-at-most allows"));
             }
         }
         Ok(found.into_iter().flatten().collect())
     }
 }
 
-/// Returns the rates to try between two rates, or all of them if there are few.
+/// Returns the rates to try in a range. If the range is small, returns all of its rates.
 fn rates((low, high): (u64, u64)) -> impl Iterator<Item = u64> {
     let ratio = (high as f64 / low as f64).powf(1.0 / (TRIED - 1) as f64);
     let mut rates: Vec<u64> = match high - low {

@@ -27,7 +27,7 @@ const OLD: &str = r#"
     "GET /search/{topic}" = "search"
 "#;
 
-/// 15 requests from `192.0.2.1` and 5 requests from `192.0.2.2`, all in one second. Four of the latter are searches.
+/// 15 requests from `192.0.2.1` and 5 requests (4 searches) from `192.0.2.2`, all in the same second.
 fn log() -> String {
     let line = |host: u8, path: &str| {
         format!("192.0.2.{host} - - [01/Jan/2026:00:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1 \"-\" \"-\"\n")
@@ -51,7 +51,7 @@ fn a_configuration_is_checked() {
 }
 
 #[test]
-fn what_has_no_effect_is_listed() {
+fn settings_without_effect_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"
         default = "api"
@@ -108,7 +108,7 @@ fn the_routes_of_a_configuration_apply_to_the_paths_in_a_log() {
     assert_eq!((&worst[1]["caller"], &worst[1]["refused"]), (&"192.0.2.2".into(), &2.into()));
 }
 
-/// Regression: every line polled all waiting requests, so this took minutes.
+/// Regression: all waiting requests were polled for every line, which took minutes.
 #[test]
 fn many_waiting_requests_are_simulated_quickly() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ fn many_waiting_requests_are_simulated_quickly() {
 }
 
 #[test]
-fn a_difference_beyond_the_limit_fails() {
+fn diff_fails_if_too_many_callers_are_newly_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (old, log) = (file(&folder, "old.toml", OLD), file(&folder, "access.log", &log()));
     let new = file(&folder, "new.toml", &OLD.replace("2/min", "4/min").replace("\"10/min", "\"3/min"));
@@ -154,11 +154,11 @@ fn the_tightest_quotas_are_suggested() {
     let (_, out, _) = tollgate(&["suggest", &log, "--refuse-at-most", "50%"]);
     assert!(out.starts_with("5/min "), "{out}");
     let (_, _, error) = tollgate(&["suggest", &log]);
-    assert_eq!(error, "note: --refuse-at-most is less than one of the 2 callers, so none may be refused\n");
+    assert_eq!(error, "note: --refuse-at-most allows less than one of the 2 callers to be refused\n");
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_explain_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let log = file(&folder, "access.log", &log());
     let is = |expected: i32, arguments: &[&str], text: &str| {
@@ -173,8 +173,8 @@ fn errors_say_what_to_do() {
     is(2, &["simulate", &log, "--quota", "1/s", "--field", "tme=ts"], "expected one of time, address");
     is(1, &["simulate", &log, "--quota", "1/s", "--format", "caddy"], "no line of the log can be read");
     is(1, &["simulate", "none.log", "--quota", "1/s"], "none.log: No such file");
-    is(2, &["suggest", "-"], "a file instead of the standard input");
-    // A misspelled variable is not an address.
+    is(2, &["suggest", "-"], "a file instead of standard input");
+    // The misspelled variable is not recognized as the address.
     let misspelled = r#"$remote_adr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
     is(1, &["simulate", &log, "--quota", "1/s", "--format", misspelled], "no line has an address");
 }

@@ -1,5 +1,5 @@
-//! Runs the command on logs of all formats, with hostile lines, and compares its output with files.
-//! `TOLLGATE_GOLDEN=write cargo test --test formats` writes the files.
+//! Runs the command on logs in all formats, including hostile lines, and compares its output with golden files.
+//! `TOLLGATE_GOLDEN=write cargo test --test formats` writes these files.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,32 +28,32 @@ fn compare(name: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn common_lines() {
+fn a_common_log_gives_the_expected_report() {
     compare("common", &["--format", "common"]);
 }
 
 #[test]
-fn combined_lines() {
+fn a_combined_log_gives_the_expected_report() {
     compare("combined", &[]);
 }
 
 #[test]
-fn lines_of_a_log_format() {
+fn an_nginx_log_gives_the_expected_report() {
     compare("nginx", &["--format", r#"$remote_addr "$http_x_forwarded_for" $msec $request_time "$request""#]);
 }
 
 #[test]
-fn lines_of_caddy() {
+fn a_caddy_log_gives_the_expected_report() {
     compare("caddy", &["--format", "caddy"]);
 }
 
 #[test]
-fn lines_of_traefik() {
+fn a_traefik_log_gives_the_expected_report() {
     compare("traefik", &["--format", "traefik"]);
 }
 
 #[test]
-fn named_fields() {
+fn named_fields_give_the_same_report_as_the_predefined_format() {
     let fields = ["time=StartUTC", "address=ClientHost"];
     let arguments: Vec<&str> = fields.iter().flat_map(|field| ["--field", *field]).collect();
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs/traefik.log");

@@ -1,4 +1,4 @@
-//! A log of a million lines, compared with a slow and obvious model of token buckets, for each caller.
+//! Compares the simulation of a million log lines with a slow, simple model of one token bucket per caller.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 const LINES: u32 = 1_000_000;
 const BEGIN: u64 = 1_767_225_600;
-/// 20 requests a minute, with a burst of 30.
+/// The rate is 20 requests per minute, with a burst of 30.
 const RATE: u128 = 20;
 const CAPACITY: u128 = 30;
 const MINUTE: u128 = 60_000_000;
@@ -31,7 +31,7 @@ fn requests() -> Vec<(u64, u64)> {
     (0..LINES).map(|_| request()).collect()
 }
 
-/// A token bucket in exact integers. Tokens are counted in small parts, and `RATE` parts are refilled per microsecond.
+/// A token bucket with exact integers. A token has `MINUTE` parts, and `RATE` parts are refilled per microsecond.
 #[derive(Clone, Copy)]
 struct Bucket {
     level: u128,
@@ -54,7 +54,7 @@ fn model(requests: &[(u64, u128)]) -> HashMap<u64, u64> {
     refused
 }
 
-/// Spreads the requests of a caller in each second evenly over that second.
+/// Spreads the requests of each caller within a second evenly over that second.
 fn spread(requests: &[(u64, u64)]) -> Vec<(u64, u128)> {
     let mut counts: HashMap<(u64, u64), u128> = HashMap::new();
     requests.iter().for_each(|request| *counts.entry(*request).or_default() += 1);
@@ -73,7 +73,7 @@ fn spread(requests: &[(u64, u64)]) -> Vec<(u64, u128)> {
 }
 
 #[test]
-fn a_million_lines_are_decided_as_the_model_decides_them() {
+fn the_simulation_and_the_model_make_the_same_decisions_for_a_million_lines() {
     let requests = requests();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");

@@ -52,7 +52,7 @@ async function signIn(page: Page): Promise<void> {
   await page.getByRole('heading', { name: 'Find a key' }).waitFor();
 }
 
-/** Sends requests as the user and returns the status of the last one. */
+/** Sends requests as the user and returns the status of the last response. */
 async function request(times: number): Promise<number> {
   let status = 0;
   for (let i = 0; i < times; i++) status = (await fetch(`${url}/hello/${user}`)).status;
@@ -99,7 +99,7 @@ test('an operator finds a limited key, resets it, blocks it and unblocks it', op
   await page.context().close();
 });
 
-test('an operator credits tokens, sees the error for an invalid quota, and sets a valid one', options, async () => {
+test('an operator credits tokens, sees the error for an invalid quota, and sets a valid quota', options, async () => {
   await request(6);
   const { page } = await open();
   await signIn(page);
@@ -120,7 +120,7 @@ test('an operator credits tokens, sees the error for an invalid quota, and sets 
   await page.context().close();
 });
 
-test('the page asks again after a wrong token, and only polls while the operator does nothing', options, async () => {
+test('the page rejects a wrong token, and only polls while the operator is idle', options, async () => {
   const { page, requests, errors } = await open();
   await page.getByLabel('Token').fill('a wrong token of the operator');
   await page.getByRole('button', { name: 'Sign in' }).click();

@@ -31,7 +31,7 @@ for (const clockError of [0, 90_000, -90_000]) {
     // The last message disables the button, but the button keeps the focus.
     await page.focus('#send');
     for (let { available } = await fetchLimit(); available > 0; available--) {
-      assert.equal(await isDisabled(), false, `disabled with ${available} messages left`);
+      assert.equal(await isDisabled(), false, `the button is disabled despite ${available} messages left`);
       await press(page);
     }
     assert.equal(await isDisabled(), true);
@@ -61,7 +61,7 @@ for (const clockError of [0, 90_000, -90_000]) {
   });
 }
 
-/** Sends a message with the keyboard, and waits for the responses for all three limits. */
+/** Sends a message with the keyboard, and waits for the responses under all three limits. */
 async function press(page: Page): Promise<void> {
   const responses = ['bucket', 'fixed', 'sliding'].map((name) =>
     page.waitForResponse((response) => response.url().endsWith(`/send/${name}`)),
@@ -72,8 +72,8 @@ async function press(page: Page): Promise<void> {
 }
 
 /**
- * Fetches the number of messages left in the bucket, and the time by this process's monotonic clock at which the next
- * message is allowed.
+ * Fetches the number of messages left in the bucket, and when the next message is allowed (in milliseconds on this
+ * process's monotonic clock).
  */
 async function fetchLimit(): Promise<{ available: number; allowedAt: number }> {
   const sent = performance.now();

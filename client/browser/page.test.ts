@@ -1,7 +1,7 @@
 /**
  * Tests the demo page in a real browser whose clock is off by up to 90 s. The server is a real server on this machine
  * (`TOLLGATE_URL`) or a stand-in. For the user in `x-user`, it responds to `GET /limits/chat` with the snapshot and to
- * `POST /chat` with 200 or 429. The quota has a few tokens and refills a token within about ten seconds.
+ * `POST /chat` with 200 or 429. The capacity is a few tokens, and each token is refilled within about ten seconds.
  *
  * `CHROMIUM` is the browser's executable. `SHOTS` is a folder for screenshots.
  */
@@ -57,14 +57,14 @@ for (const clockError of [0, 90_000, -90_000]) {
     assert.match((await button.textContent()) ?? '', /^Send again in \d+ s$/);
     assert.equal(await button.isDisabled(), true);
 
-    // The page shows the server's retry time and countdown.
+    // The page shows the server's retry time.
     const { retryAt: allowedAt } = await fetchLimit(user);
     const shownWait = await shownWaitOf(page);
     const serverWait = allowedAt - Date.now();
     assert.ok(Math.abs(shownWait - serverWait) <= PRECISION, `expected a wait of ${serverWait} ms, found ${shownWait}`);
     await page.screenshot(shot(`waiting-${clockError / 1000}`));
 
-    // The button becomes enabled once the server would allow the request, and the page sends nothing in the meantime.
+    // The button is enabled once the server would allow a request. Until then, the page sends nothing.
     const requestsBefore = requests.length;
     await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, {
       timeout: 60_000,
@@ -152,12 +152,12 @@ test('the page fits any width in light and dark mode', async () => {
 
 declare global {
   interface Window {
-    /** The button's labels, and the correct time at which each appeared, in milliseconds since the epoch. */
+    /** The button's labels, and the correct time at which each label appeared, in milliseconds since the epoch. */
     labels: { at: number; text: string }[];
   }
 }
 
-/** Opens the demo page with a clock that is `clockError` milliseconds ahead, and waits until the page has its limit. */
+/** Opens the demo page with a clock that is `clockError` milliseconds ahead, and waits for the first snapshot. */
 async function open(
   user: string,
   clockError: number,
@@ -195,7 +195,7 @@ function setClock(clockError: number): void {
   }).observe(document, { subtree: true, childList: true, characterData: true });
 }
 
-/** Returns the milliseconds until the page allows the next request. */
+/** Returns the number of milliseconds until the page allows the next request. */
 function shownWaitOf(page: Page): Promise<number> {
   return page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
 }

@@ -11,7 +11,7 @@ import { useCountdown, useRateLimit } from 'tollgate-client/react';
 const users = new URLSearchParams(location.search).getAll('user');
 const initOf = (user: string): RequestInit => ({ headers: { 'x-user': user } });
 
-/** Observes every response of the app, regardless of its limit. */
+/** Observes every response that the app receives, regardless of the limit. */
 let observe: (response: Response) => void = () => {};
 const { fetch } = window;
 window.fetch = async (...request) => {
@@ -70,7 +70,7 @@ function Hooked({ user }: { user: string }): ReactNode {
   );
 }
 
-/** A part of the page outside React. */
+/** A button whose state is managed without React. */
 function Plain({ user }: { user: string }): ReactNode {
   const element = useRef<HTMLButtonElement>(null);
   useEffect(() => {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the package into an empty project with the README's commands. Checks that the README's code compiles against
-# the installed types, and that both entries run.
+# the installed types, and that both entries work.
 set -euo pipefail
 client=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
@@ -27,7 +27,7 @@ SCRIPT
 bash -euo pipefail install.sh
 rm -r "$folder/tollgate/client/src" # The installed package does not need the sources.
 
-# Like any React project, this project has React and its types.
+# Provide React and its types, which any React project has.
 tools=$folder/tollgate/client/node_modules
 ln -s "$tools/react" "$tools/@types" node_modules/
 "$tools/.bin/tsc" --noEmit --strict --target es2022 --module nodenext --jsx react-jsx --types react readme*.ts*

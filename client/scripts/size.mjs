@@ -1,4 +1,4 @@
-// Prints the minified and gzipped size of each entry, without React. Fails if a size exceeds its bound.
+// Prints the minified and gzipped size of each entry, without React. Fails if a gzipped size exceeds its bound.
 
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';

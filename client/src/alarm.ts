@@ -1,8 +1,7 @@
 /** One timer for several due times, which are in milliseconds on the monotonic clock. */
 export interface Alarm {
   /**
-   * Adds a due time. The alarm rings at the earliest of the due times, or earlier if the wait exceeds the longest
-   * timeout.
+   * Adds a due time. The alarm rings at the earliest of the due times, or earlier if the wait exceeds `MAX_TIMEOUT`.
    */
   set(due: number): void;
   /** Cancels all due times. */

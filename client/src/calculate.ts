@@ -14,7 +14,7 @@ export interface CalculateOptions {
 
 /** The server's decision. Times are in whole microseconds, as in the snapshot. */
 export interface RateLimitResult {
-  /** Whether the tokens would be spent, either now or by a reservation. */
+  /** Whether the request would be granted, either now or as a reservation. */
   readonly ok: boolean;
   /** The number of whole tokens available before the request. */
   readonly available: number;
@@ -33,10 +33,9 @@ export interface RateLimitResult {
 
 /**
  * Computes the server's decision on a request that costs `count` tokens at `now` (microseconds since the Unix epoch, by
- * the server's clock). Assumes that no other request spends tokens in the meantime. A `count` of 0 checks that the key
- * is not in debt.
+ * the server's clock). Assumes that no other request spends tokens after the snapshot. A `count` of 0 spends nothing.
  *
- * Uses the same operations on the same doubles as the server, so the results are identical.
+ * The result is identical to the server's.
  *
  * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */
@@ -48,7 +47,7 @@ export function calculateRateLimit(
 ): RateLimitResult {
   const rows = project(snapshot, now, count);
   const outcomes = rows.map((row) => decide(row, count, options));
-  // If several outcomes are equal, the server also takes the first one.
+  // Like the server, choose the first of several equal outcomes.
   const best = outcomes.reduce((best, next) => (isEarlier(next, best) ? next : best));
   const { ok, wait, retryAfter, row } = best;
   return {
@@ -61,7 +60,7 @@ export function calculateRateLimit(
   };
 }
 
-/** Computes the decision for one row. In the result, `remaining` is the number of tokens in this row. */
+/** Computes the decision for one row. In the result, `remaining` is the number of tokens left in this row. */
 function decide(projected: Projected, count: number, options: CalculateOptions): Omit<RateLimitResult, 'available'> {
   const { config, quota, at, row: before, state, available, retryAt: fitsAt, blocked } = projected;
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;

@@ -5,16 +5,16 @@ export interface ServerClock {
    * response on the monotonic clock (milliseconds). The estimate must never be ahead of the server, because that would
    * enable a button too early. For this reason, the estimate assumes that the response took no time to arrive.
    *
-   * Keeps the sample with the shortest round trip, until clock drift may have made a newer sample more accurate.
+   * Keeps the sample with the shortest round trip until clock drift might have made a newer sample more accurate.
    */
   sample(now: number, sent: number, received: number): void;
-  /** Accepts the next sample even if its round trip is long, because the monotonic clock may have stopped. */
+  /** Ensures that the next sample is used despite a long round trip, in case the monotonic clock has stopped. */
   distrust(): void;
   /** The server's time (microseconds since the epoch) at `monotonic` (milliseconds). */
   at(monotonic: number): number;
 }
 
-/** Creates an estimate, which is `offset` milliseconds ahead of the monotonic clock until the first sample. */
+/** Creates a clock that is `offset` milliseconds ahead of the monotonic clock until the first sample. */
 export function createServerClock(offset: number): ServerClock {
   let shortest = Infinity;
   let sampledAt = 0;

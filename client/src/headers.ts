@@ -1,13 +1,13 @@
-/** One policy in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11). */
+/** What `RateLimit` and `RateLimit-Policy` say about one policy (draft-ietf-httpapi-ratelimit-headers-11). */
 export interface RateLimitItem {
   readonly policy: string;
-  /** The parameter `r`, the tokens left. */
+  /** The parameter `r`: the number of tokens left. */
   readonly remaining: number;
-  /** The parameter `t`, the seconds for which `r` applies, rounded up. `null` if absent. */
+  /** The parameter `t`: the number of seconds for which `r` applies, rounded up. `null` if absent. */
   readonly reset: number | null;
-  /** The parameter `q`, the policy's capacity. */
+  /** The parameter `q`: the policy's capacity in tokens. `null` if absent. */
   readonly quota: number | null;
-  /** The parameter `w`, the seconds in which `q` tokens are refilled. */
+  /** The parameter `w`: the number of seconds in which `q` tokens are refilled. `null` if absent. */
   readonly window: number | null;
 }
 
@@ -17,10 +17,10 @@ export interface HeaderSource {
 }
 
 /**
- * Parses `RateLimit` and `RateLimit-Policy`. There may be several policies in one field or in several fields.
+ * Parses `RateLimit` and `RateLimit-Policy`. Several policies can share one field or be spread over several fields.
  *
- * Ignores fields that are longer than 8 KiB or are not structured lists of items (RFC 9651). Ignores items without a
- * name or without `r`.
+ * Ignores fields that are longer than 8 KiB or are not structured lists of items (RFC 9651). Also ignores items without
+ * a name and items without `r`.
  */
 export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
   const policies = new Map(parseList(headers.get('ratelimit-policy')));
@@ -80,9 +80,9 @@ function integer(value: string | undefined): number | null {
   return /^\d{1,15}$/.test(value ?? '') ? Number(value) : null;
 }
 
-/** Returns the milliseconds since the epoch, or `NaN` if the value is malformed. */
+/** Parses an HTTP date. Returns the milliseconds since the epoch, or `NaN` if the date is malformed. */
 function httpDate(value: string | null): number {
-  // Check the form first, because `Date.parse` accepts nearly any text. The `asctime` form means UTC without naming it.
+  // Check the form first, because `Date.parse` accepts nearly any text. The `asctime` form does not name its zone, UTC.
   const form = HTTP_DATE.exec(value ?? '');
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }

@@ -4,7 +4,7 @@ import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
-/** A row at an instant, for a request without a reservation. Times are in microseconds. */
+/** A row at an instant, and when it allows a request without a reservation. Times are in microseconds. */
 export interface Projected {
   /** The row's quota. If the limit has shards, this is the shard's share of the limit's quota. */
   readonly config: RateLimitConfig;
@@ -12,11 +12,11 @@ export interface Projected {
   readonly at: number;
   /** The row, rolled to `at`. */
   readonly row: Row;
-  /** The row, rolled to `at` unless another quota wrote the row. A foreign row changes only when tokens are spent. */
+  /** The row, rolled to `at` unless another quota wrote it. A foreign row changes only when tokens are spent. */
   readonly state: Row;
   /** The number of whole tokens that can be spent at `at`. */
   readonly available: number;
-  /** The instant at which the request is allowed: `at`, a later instant, or `Infinity`. */
+  /** The first instant at which the request is allowed: `at`, a later instant, or `Infinity`. */
   readonly retryAt: number;
   /** Whether the user is blocked, regardless of the row. */
   readonly blocked: boolean;
@@ -54,13 +54,13 @@ function projectRow(config: RateLimitConfig, from: Row, notBefore: number, at: n
 }
 
 /**
- * Returns the number of tokens in all of a limit's shards together. This is an estimate if `tokens` covers only a
- * sample of the shards.
+ * Returns the total number of tokens in a limit's shards. This is an estimate if `tokens` covers only a sample of the
+ * shards.
  */
 export function acrossShards({ capacity, shards = 1 }: Snapshot, tokens: readonly number[]): number {
   const [sum, read] = [tokens.reduce((sum, next) => sum + next), tokens.length];
   const rest = sum % read;
-  // The product of `sum` and `shards` may exceed 2^53.
+  // Divide first, because the product of `sum` and `shards` can exceed 2^53.
   return Math.min(((sum - rest) / read) * shards + Math.floor((rest * shards) / read), capacity);
 }
 

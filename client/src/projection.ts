@@ -1,4 +1,4 @@
-// A user's limits, projected to any instant. Tokens that were spent since the last snapshot are taken into account.
+// A user's limits, projected to any instant. Tokens spent since the last snapshot are taken into account.
 import { LAST, type Row } from './algorithm/algebra.js';
 import type { ServerClock } from './clock.js';
 import { holdsOf, type Hold, type LimitedResponse } from './holds.js';
@@ -76,11 +76,11 @@ export function createProjection(
     dropHolds();
   }
 
-  /** Drops the holds that have ended, those that a row already reflects, and those that concern other limits. */
+  /** Drops holds that have ended, are already reflected in a row, or concern other limits. */
   function dropHolds(): void {
     const now = monotonic();
     // If a row has at most as many tokens as the headers report, the row takes precedence. Its times are more precise,
-    // because headers round times up to whole seconds. For a limit with shards, headers report only an estimate.
+    // because headers round times up to whole seconds. For a limit with shards, a header item describes only one shard.
     const reflected = ({ items, policy: own }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
@@ -99,7 +99,7 @@ export function createProjection(
   }
 
   /**
-   * Returns whether a hold applies. A hold without policy names may concern this limit, so it applies until the next
+   * Returns whether a hold applies. A hold without policy names might concern this limit, so it applies until the next
    * snapshot.
    */
   const isOwn = ({ items }: Hold): boolean =>
@@ -118,9 +118,9 @@ interface ProjectedLimit {
 }
 
 /**
- * Projects the limits, grouped by policy. A request is charged under all quotas of a policy, and spends tokens from the
- * same shard of each. All limits of a policy have the same shards in the same order. If a policy has several limits,
- * their names end with the period, as in `api;1s`.
+ * Projects the limits and groups them by policy. A request spends tokens under all quotas of a policy, always from the
+ * same shard. All limits of a policy have the same shards in the same order. If a policy has several limits, their
+ * names end with the period, as in `api;1s`.
  */
 function chargesOf(limits: readonly Snapshot[], at: number, count: number): (readonly ProjectedLimit[])[] {
   const charges = new Map<string, ProjectedLimit[]>();

@@ -1,4 +1,4 @@
-// The hooks for React.
+// The React hooks.
 import { useCallback, useEffect, useMemo, useReducer, useSyncExternalStore } from 'react';
 import { createRateLimit, identityOf } from './shared.js';
 import { UNKNOWN, type RateLimitOptions, type RateLimitStatus, type RateLimitStore } from './store.js';
@@ -23,7 +23,7 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * `createRateLimit`.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Without this memo, each render would create a new store wherever stores are not shared.
+  // Memoize the store, because each render would otherwise create a new store wherever stores are not shared.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]
@@ -37,8 +37,8 @@ export function useRateLimit(source: string | RateLimitStore, options: UseRateLi
 }
 
 /**
- * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up, or 0 if `retryAt` is `null` or
- * in the past. The component re-renders whenever this number changes.
+ * Returns the number of seconds until `retryAt` (milliseconds since the epoch), rounded up, or 0 if `retryAt` is `null`
+ * or in the past. The component re-renders whenever this number changes.
  */
 export function useCountdown(retryAt: number | null): number {
   const [, tick] = useReducer((ticks: number) => ticks + 1, 0);

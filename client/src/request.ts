@@ -62,11 +62,11 @@ export async function request(url: string, options: RequestOptions): Promise<Jso
 }
 
 /**
- * Returns the time at which the response arrived. A busy page, for example one that is still loading, may not be
- * notified of the response until later.
+ * Returns the time at which the response arrived. A page that is busy, for example because it is still loading, might
+ * be notified of the response later.
  */
 function arrivedAt(url: string, sent: number, notified: number): number {
-  // The timing entry may be missing. For a response from another origin, `responseStart` is 0.
+  // The timing entry may be missing. For a response from another origin, `responseStart` may be 0.
   const start = (performance.getEntriesByName(url).at(-1) as PerformanceResourceTiming | undefined)?.responseStart ?? 0;
   return start > sent && start <= notified ? start : notified;
 }

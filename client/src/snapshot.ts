@@ -1,7 +1,7 @@
-// Snapshots of limits, as the status endpoint sends them, and their validation.
+// Snapshots of limits, as sent by the status endpoint, and their validation.
 import { LAST, type Row } from './algorithm/algebra.js';
 
-/** How a limit recovers: smoothly, at window boundaries, or over a sliding window. */
+/** How a limit refills: smoothly, at window boundaries, or over a sliding window. */
 export type Algorithm = 'token_bucket' | 'fixed_window' | 'sliding_window';
 
 /** A policy and its quota. Tokens are whole numbers, and times are whole microseconds. */
@@ -12,7 +12,7 @@ export interface RateLimitConfig {
   readonly rate: number;
   /** The period in microseconds. */
   readonly period: number;
-  /** The most tokens that can be spent at once. */
+  /** The maximum number of tokens that can be spent at once. */
   readonly capacity: number;
   /** The offset of window boundaries from the epoch, in microseconds. Less than `period`, and 0 for a bucket. */
   readonly start: number;
@@ -24,7 +24,7 @@ export interface RateLimitConfig {
 interface CommonFields extends RateLimitConfig {
   /** The time of the snapshot by the server's clock. */
   readonly now: number;
-  /** If present, all requests are denied until this instant, where 2^53 - 1 means forever. */
+  /** If present, the instant until which all requests are denied. 2^53 - 1 means forever. */
   readonly not_before?: number;
 }
 
@@ -44,7 +44,7 @@ export interface ShardedSnapshot extends CommonFields {
 /** The row of one shard, and the shard's share of the quota. */
 export interface Shard extends Row, Pick<RateLimitConfig, 'rate' | 'capacity' | 'max_reserved'> {}
 
-/** The state of a limit for one key, from the status endpoint. */
+/** The state of a limit for one key, as sent by the status endpoint. */
 export type Snapshot = RowSnapshot | ShardedSnapshot;
 
 /**
@@ -94,7 +94,7 @@ export function parseNow(body: unknown): number {
 }
 
 function fieldsOf(value: unknown): Record<string, unknown> {
-  // `Object()` converts a value that is not an object to an object without these fields.
+  // `Object()` converts a value that is not an object to an object that lacks the expected fields.
   return Object(value) as Record<string, unknown>;
 }
 

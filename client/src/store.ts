@@ -1,4 +1,4 @@
-// The store for a limit. It fetches snapshots, and notifies listeners when the status changes.
+// The store for a limit, which fetches snapshots and notifies listeners when the status changes.
 import { createAlarm } from './alarm.js';
 import { createServerClock } from './clock.js';
 import type { LimitedResponse } from './holds.js';
@@ -9,19 +9,18 @@ import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 
 /** The options of a store. Times are in milliseconds. */
 export interface RateLimitOptions {
-  /** The status endpoint, which returns a `Snapshot` or, for several policies, `{ limits: [snapshot, ...] }`. */
+  /** The status endpoint's URL. It returns a `Snapshot` or, for several policies, `{ limits: [snapshot, ...] }`. */
   readonly url: string;
-  /** A server-time endpoint, which returns `{ now }`. Needed if responses from `url` may be cached. */
+  /** The URL of a server-time endpoint, which returns `{ now }`. Needed if responses from `url` may be cached. */
   readonly timeUrl?: string;
   /** The options for requests to `url` and `timeUrl`. */
   readonly init?: RequestInit;
   /**
-   * Identifies the user. This option is required if a cookie identifies the user. Stores with different keys share
-   * nothing.
+   * Identifies the user. Required if users are identified only by a cookie. Stores with different keys share nothing.
    */
   readonly key?: string | number | null | undefined;
   /**
-   * The names of the policies, for `observe` without a status endpoint. A snapshot's policies are added to them.
+   * The names of this limit's policies. Needed to use `observe` without a status endpoint. Snapshots add more names.
    */
   readonly policies?: readonly string[];
   /** The time after which a request fails. Default 10,000. */
@@ -36,20 +35,20 @@ export interface RateLimitOptions {
   readonly monotonic?: () => number;
 }
 
-/** Whether a request would be allowed now. A store returns the same object until the content of the status changes. */
+/** Whether a request would be allowed now. A store returns the same object until one of the fields changes. */
 export interface RateLimitStatus {
   /** Before any snapshot or observed response, this is `true`, so that the server decides. */
   readonly ok: boolean;
-  /** When the request will be allowed, by `Date.now()`, rounded up. `null` if it is allowed now, or never allowed. */
+  /** When the request will be allowed, on the clock of `Date.now()`. `null` if it is allowed now, or never allowed. */
   readonly retryAt: number | null;
   /** Whether a snapshot has been received. */
   readonly known: boolean;
-  /** The error from the last request, or `null` if that request succeeded. */
+  /** The error from the last attempt to fetch a snapshot, or `null` if that attempt succeeded. */
   readonly error: Error | null;
 }
 
 export interface RateLimitCheck {
-  /** Whole tokens available at `ts`, before the request. */
+  /** The number of whole tokens available at `ts`, before the request. */
   readonly value: number;
   /** The instant of the request in milliseconds since the epoch, by `Date.now()`. */
   readonly ts: number;
@@ -62,8 +61,8 @@ export interface RateLimitCheck {
 /** A store for one user's limit. The functions do not use `this`. */
 export interface RateLimitStore {
   /**
-   * Calls `listener` after every change, until the returned function is called. While it has listeners, the store
-   * fetches the snapshot, retries failed requests and keeps one timer for the next change.
+   * Calls `listener` after every change, until the returned function is called. As long as there are listeners, the
+   * store fetches the snapshot, retries failed requests and keeps one timer for the next change.
    */
   subscribe(listener: () => void): () => void;
   /** Returns whether a request that costs `count` tokens (default 1) is allowed now. */
@@ -81,9 +80,10 @@ export interface RateLimitStore {
    */
   spend(count?: number, ts?: number): void;
   /**
-   * Reads the headers of any response from the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they
-   * name policies of this limit and are stricter than the snapshot. A `Retry-After` in a response that names no
-   * policy applies until the next snapshot. After an unexpected refusal, the store fetches the snapshot again.
+   * Reads the headers of any response from the server. If the response names a policy of this limit, its `RateLimit`,
+   * `RateLimit-Policy` and `Retry-After` apply where they are stricter than the snapshot. A `Retry-After` in a response
+   * that names no policy applies until the next snapshot. After an unexpected refusal, the store fetches the snapshot
+   * again.
    */
   observe(response: LimitedResponse): void;
   /** Fetches the snapshot. Concurrent calls share one request. The promise never rejects; see `getStatus().error`. */
@@ -95,7 +95,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   const { url, timeUrl, retries = 5, timeout = 10_000, init, policies = [] } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
   const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
-  /** The time of day minus the time of the monotonic clock. Changes when one of the two clocks is set or stops. */
+  /** The time of day minus the time of the monotonic clock. It changes when one of the two clocks is set or stops. */
   let gap = now() - monotonic();
   const clock = createServerClock(gap);
   const projection = createProjection(clock, monotonic, policies);
@@ -274,7 +274,8 @@ function retryAt(now: number, wait: number): number | null {
 }
 
 /**
- * Compares statuses. Retry times may differ by a millisecond, because the two clocks are not read at the same instant.
+ * Returns whether two statuses are equal. Retry times may differ by a millisecond, because `now` and `monotonic` are
+ * not called at the same instant.
  */
 function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));

@@ -15,7 +15,7 @@ test('the alarm rings once, at the earliest due time', (t) => {
   for (let i = 0; i < 1000; i++) {
     mock.timers.tick(1);
   }
-  assert.deepEqual(rings, [301], 'never early');
+  assert.deepEqual(rings, [301], 'the alarm never rings early');
   alarm.set(900);
   mock.timers.tick(0);
   assert.deepEqual(rings, [301, 1000], 'the alarm rings immediately if the due time has passed');
@@ -25,7 +25,7 @@ test('the alarm rings once, at the earliest due time', (t) => {
   assert.equal(rings.length, 2);
 });
 
-test('waits are limited to the longest timeout that browsers support', (t) => {
+test('no wait exceeds the longest timeout that browsers support', (t) => {
   const waits: unknown[] = [];
   const timers = mock.method(globalThis, 'setTimeout', (_ring: unknown, wait: unknown) => waits.push(wait));
   t.after(() => timers.mock.restore());

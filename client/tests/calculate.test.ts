@@ -1,4 +1,4 @@
-// Tests of decisions that are computed from a snapshot.
+// Tests of decisions computed from a snapshot.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { calculateRateLimit } from '../src/index.js';
@@ -26,7 +26,7 @@ test('an allowed request spends its tokens', () => {
   assert.deepEqual({ ok, available, remaining, spent: row.spent }, { ok: true, available: 7, remaining: 5, spent: 5 });
 });
 
-test('a cost larger than the capacity has no retry time', () => {
+test('a request that costs more than the capacity has no retry time', () => {
   for (const options of [{}, { reserve: true }, { maxWaitMicros: 5 * SECOND }]) {
     const { ok, retryAfter } = calculateRateLimit(snapshot({}), NOW, 11, options);
     assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
@@ -55,7 +55,7 @@ test('a blocked user waits until the block ends and a token is available', () =>
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
 });
 
-test('a debt in a foreign row that lasts beyond the last instant is never repaid, as on the server', () => {
+test('a foreign row whose debt lasts beyond the last instant has no retry time', () => {
   const century = snapshot({
     algorithm: 'fixed_window',
     rate: 100,

@@ -9,7 +9,7 @@ test('the browser clock is used until the first sample', () => {
   assert.equal(createServerClock(NOW / 1000).at(5), NOW + 5000);
 });
 
-test('the clock is never ahead of the server, and at most one response delay behind', () => {
+test('the clock is never ahead of the server, and at most one response delay behind it', () => {
   for (const [there, back] of [
     [0, 40],
     [20, 20],
@@ -23,17 +23,17 @@ test('the clock is never ahead of the server, and at most one response delay beh
   }
 });
 
-test('the sample with the shortest round trip is used until clock drift may outweigh its advantage', () => {
+test('the sample with the shortest round trip is used until clock drift could outweigh its advantage', () => {
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.sample(NOW + 999_000_000, 100, 200);
-  assert.equal(clock.at(20), NOW, 'a longer round trip is ignored');
+  assert.equal(clock.at(20), NOW, 'a sample with a longer round trip is ignored');
   const hour = 3_600_000;
   clock.sample(NOW + hour * 1000, hour, hour + 200);
-  assert.equal(clock.at(hour + 200), NOW + hour * 1000, 'after an hour, a longer round trip is used');
+  assert.equal(clock.at(hour + 200), NOW + hour * 1000, 'after an hour, a sample with a longer round trip is used');
 });
 
-test('the next sample after `distrust` is used', () => {
+test('after `distrust`, the next sample is used even if its round trip is longer', () => {
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.distrust();

@@ -1,9 +1,8 @@
 /**
- * Checks that the client makes exactly the same decisions as the crate. `differential/` prints the crate's decisions.
- * For single rows, the crate's algebra decides. For lists of limits, most of which have shards, the crate's limiter
- * decides.
+ * Checks that the client makes exactly the same decisions as the crate. The program in `differential/` prints the
+ * decisions of the crate's algebra on single rows, and of the crate's limiter on lists of limits.
  *
- * `TOLLGATE_CASES` is the number of random cases of each kind (default 200,000), and `TOLLGATE_SEED` is their seed.
+ * `TOLLGATE_CASES` is the number of random cases of each kind (default 200,000). `TOLLGATE_SEED` is the random seed.
  */
 
 import assert from 'node:assert/strict';
@@ -97,7 +96,7 @@ test(`the client and the crate make the same decisions for ${count} random reque
   }
 });
 
-/** A decision on the list of limits that precedes it. */
+/** A decision on the list of limits that was printed last. */
 interface ListCase {
   now: number;
   cost: number;
@@ -119,7 +118,7 @@ interface ListCase {
   }[];
 }
 
-test(`the client decides ${count} random requests on lists of limits exactly like the crate`, async () => {
+test(`the client and the crate make the same decisions for ${count} random requests on lists of limits`, async () => {
   const seen = new Map<string, number>();
   const countAs = (kind: string): Map<string, number> => seen.set(kind, (seen.get(kind) ?? 0) + 1);
   let now = 0;
@@ -150,12 +149,12 @@ test(`the client decides ${count} random requests on lists of limits exactly lik
         row: { ...row, ...changed(clear, written_by) },
       };
       assert.deepEqual(actual, result, message);
-      // With a reservation or a sample of the shards, `remaining` may be any number.
+      // For a reservation or a sample of the shards, `remaining` is not checked.
       const spent = !denied && verdict !== 'reserve' ? cost : 0;
       assert.ok(verdict === 'reserve' || isSample(limit) || remaining === available - spent, message);
       countAs(`${limit.shards ?? 1} shards ${verdict}`);
     }
-    // A store does not make reservations.
+    // Stores do not make reservations.
     if (!sampled && max_wait === null) {
       const decision = projection.decide(0, cost);
       const delay = wait === null ? Infinity : wait / 1000;
@@ -182,7 +181,7 @@ async function* generate(kind: 'rows' | 'lists'): AsyncGenerator<string> {
   const command = ['run', '--quiet', '--release', '--locked', '--manifest-path', manifest, '--'];
   const generator = spawn('cargo', [...command, kind, `${count}`, `${seed}`], { stdio: ['ignore', 'pipe', 'inherit'] });
   const closed = once(generator, 'close').catch((cause: unknown) => {
-    throw new Error('cargo could not be started; this test needs Rust, see https://rustup.rs', { cause });
+    throw new Error('cargo could not be started: this test needs Rust (see https://rustup.rs)', { cause });
   });
   yield* createInterface({ input: generator.stdout });
   const [status] = await closed;
@@ -206,7 +205,7 @@ function snapshotOf({
   return { ...own, ...changed(clear, written_by) };
 }
 
-/** The additional fields of a row that another quota wrote. */
+/** Returns the additional fields of a row that another quota wrote. */
 function changed(clear: number | null, written_by: Algorithm | null): { clear?: number; written_by?: Algorithm } {
   return clear !== null && written_by !== null ? { clear, written_by } : {};
 }

@@ -13,7 +13,7 @@ function refusal(fields: Record<string, string>): Response {
   return new Response(null, { status: 429, headers: fields });
 }
 
-test('headers of another policy are ignored', async (t) => {
+test('headers about another policy are ignored', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -24,7 +24,7 @@ test('headers of another policy are ignored', async (t) => {
   assert.equal(w.store.getStatus(4).ok, false, "the item for the store's own policy applies");
 });
 
-test('a refusal under another policy is ignored and does not fetch a snapshot', async (t) => {
+test('a refusal under another policy is ignored and causes no request for a snapshot', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -45,7 +45,7 @@ test('a refusal under another policy does not replace an earlier refusal', async
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 9000);
 });
 
-test('items received before the first snapshot apply when it arrives', async (t) => {
+test('header items received before the first snapshot apply once the snapshot arrives', async (t) => {
   const w = world(t);
   w.latency = [50, 50];
   w.store.subscribe(() => {});
@@ -58,7 +58,7 @@ test('items received before the first snapshot apply when it arrives', async (t)
   assert.equal(w.store.getStatus(2).retryAt, BEGIN + 60 + 40_000);
 });
 
-test('the option `policies` names the policies if there is no snapshot', async (t) => {
+test('without a snapshot, the `policies` option names the policies', async (t) => {
   const w = world(t, { policies: ['chat'] });
   w.answer = new Response(null, { status: 404 });
   w.store.subscribe(() => {});
@@ -69,7 +69,7 @@ test('the option `policies` names the policies if there is no snapshot', async (
   assert.equal(w.store.getStatus(1).retryAt, Date.now() + 6000);
 });
 
-test('a store that observes its own requests does not retry more often', async (t) => {
+test('a store that observes the responses to its own requests does not retry more often', async (t) => {
   mock.timers.enable({ apis: ['setTimeout', 'Date'] });
   t.after(() => mock.timers.reset());
   let requests = 0;
@@ -99,7 +99,7 @@ for (const [family, fields] of Object.entries({
   'RateLimit-Policy alone': { 'ratelimit-policy': '"other";q=5;w=60' },
   'draft 7': { ratelimit: 'limit=10, remaining=0, reset=20' },
 })) {
-  test(`a refusal without policy names (${family}) applies until the next snapshot`, async (t) => {
+  test(`a refusal that names no policy (headers: ${family}) applies until the next snapshot`, async (t) => {
     const w = world(t);
     w.store.subscribe(() => {});
     await w.pass(10);
@@ -110,14 +110,14 @@ for (const [family, fields] of Object.entries({
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 20_000);
     await w.pass(110);
-    assert.equal(w.urls.length, 2, 'fetched, because this limit may have refused the request');
-    assert.equal(w.store.getStatus(1).ok, true, 'another limit refused the request');
+    assert.equal(w.urls.length, 2, 'the snapshot is fetched, because this limit may have refused the request');
+    assert.equal(w.store.getStatus(1).ok, true, 'the snapshot shows that another limit refused the request');
 
     w.answer = snapshot({ spent: 10, ts: Date.now() * 1000 });
     const refusedAt = Date.now();
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     await w.pass(110);
     const { retryAt } = w.store.getStatus(1);
-    assert.ok(retryAt !== null && retryAt - refusedAt <= 6050, 'exact, because this limit refused the request');
+    assert.ok(retryAt !== null && retryAt - refusedAt <= 6050, 'this limit refused the request, so the time is exact');
   });
 }

@@ -15,12 +15,12 @@ test('an item contains the remaining tokens and the reset time', () => {
   assert.deepEqual(limits('"api";r=42'), [{ ...item, reset: null }]);
   assert.deepEqual(limits('"api";r=42;t=18', '"api";q=100;w=60'), [{ ...item, quota: 100, window: 60 }]);
   assert.deepEqual(limits('"api";r=42;t=18', '"other";q=100;w=60'), [item]);
-  // In a policy with several quotas, a limit's name ends with the limit's period.
+  // If a policy has several quotas, the name of each limit ends with the quota's period.
   const daily = { ...item, policy: 'api;1d', quota: 1000, window: 86400 };
   assert.deepEqual(limits('"api;1d";r=42;t=18', '"api;1s";q=10;w=1, "api;1d";q=1000;w=86400'), [daily]);
 });
 
-test('several policies may be in one field or in several fields', () => {
+test('several policies can share one field or be spread over several fields', () => {
   const both = [item, { ...item, policy: 'day', remaining: 0, reset: 4000 }];
   assert.deepEqual(limits('"api";r=42;t=18, "day";r=0;t=4000'), both);
   assert.deepEqual(limits('"api";r=42;t=18 ,\t"day";r=0;t=4000'), both);
@@ -31,7 +31,7 @@ test('several policies may be in one field or in several fields', () => {
   assert.deepEqual(parseRateLimit(headers), both);
 });
 
-test('policy names may contain separators', () => {
+test('policy names can contain separators', () => {
   assert.deepEqual(limits(String.raw`"a\"b\\,;r=1";r=42;t=18`), [{ ...item, policy: String.raw`a"b\,;r=1` }]);
 });
 
@@ -43,7 +43,7 @@ test('the last of several parameters with the same name applies', () => {
   assert.deepEqual(limits('"api";r=1;r=42;t=18'), [item]);
 });
 
-test('an item without a name or a valid number is ignored', () => {
+test('an item without a quoted name or without a valid `r` is ignored', () => {
   for (const bad of [
     'api;r=1;t=2',
     '1;r=1',
@@ -98,7 +98,7 @@ function retryAfter(fields: Record<string, string>, now = milliseconds - 5000) {
   return parseRetryAfter(new Headers(fields), now);
 }
 
-test('`Retry-After` is parsed as seconds', () => {
+test('`Retry-After` can be a number of seconds', () => {
   assert.equal(retryAfter({ 'retry-after': '18' }), 18_000);
   assert.equal(retryAfter({ 'retry-after': '0' }), 0);
   for (const bad of ['', '-1', '1.5', '1e3', '0x10', '1234567890123456', 'soon', '18 s', 'Mon 5']) {
@@ -107,7 +107,7 @@ test('`Retry-After` is parsed as seconds', () => {
   assert.equal(retryAfter({}), null);
 });
 
-test('`Retry-After` is parsed as a date in all three forms', () => {
+test('`Retry-After` can be a date in any of three forms', () => {
   for (const form of [date, 'Sunday, 06-Nov-94 08:49:37 GMT', 'Sun Nov  6 08:49:37 1994']) {
     assert.equal(retryAfter({ 'retry-after': form }), 5000, form);
   }
@@ -123,5 +123,5 @@ test('`Retry-After` is parsed as a date in all three forms', () => {
 
 test('a date is compared with the date of the response, not with the browser clock', () => {
   assert.equal(retryAfter({ 'retry-after': date, date: 'Sun, 06 Nov 1994 08:49:30 GMT' }, 0), 7000);
-  assert.equal(retryAfter({ 'retry-after': date }, milliseconds + 1), 0, 'a past date means now');
+  assert.equal(retryAfter({ 'retry-after': date }, milliseconds + 1), 0, 'a past date means no wait');
 });

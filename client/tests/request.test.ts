@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { request } from '../src/request.js';
 
-/** Sends a request at 100 ms. The page is notified of the response at 400 ms. Returns when the response arrived. */
+/** Returns when a response arrived. The request is sent at 100 ms, and the page is notified at 400 ms. */
 async function receivedAt(responseStart?: number): Promise<number> {
   const entries = responseStart === undefined ? [] : [{ responseStart: 1 }, { responseStart }];
   const timing = mock.method(performance, 'getEntriesByName', () => entries);
@@ -20,11 +20,11 @@ async function receivedAt(responseStart?: number): Promise<number> {
   return received;
 }
 
-test('a response arrives at the time in the timing entry, even if a busy page is notified later', async () => {
+test('the arrival time is taken from the timing entry, even if a busy page is notified later', async () => {
   assert.equal(await receivedAt(120), 120);
 });
 
-test('without a valid timing entry, a response arrives when the page is notified', async () => {
+test('without a valid timing entry, the time of the notification is the arrival time', async () => {
   assert.deepEqual(
     [await receivedAt(), await receivedAt(0), await receivedAt(100), await receivedAt(401)],
     [400, 400, 400, 400],

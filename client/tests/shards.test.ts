@@ -20,18 +20,18 @@ test('a request is decided by the shard that can grant it first', () => {
   assert.equal(calculateRateLimit(limit, NOW + 6 * SECOND, 3).ok, true);
 });
 
-test("a cost above each shard's capacity has no retry time, even if all shards together have enough tokens", () => {
+test("a request that costs more than any single shard's capacity has no retry time", () => {
   const { ok, available, retryAfter } = calculateRateLimit(sharded([{}, {}]), NOW, 11);
   assert.deepEqual({ ok, available, retryAfter }, { ok: false, available: 20, retryAfter: null });
 });
 
-test('a late reservation is preferred over an early retry time', () => {
+test('a shard with a reservation is preferred over one with an earlier retry time', () => {
   const rows = [{ spent: 10 }, { spent: 14, max_reserved: 10 }];
   const { ok, wait, row } = calculateRateLimit(sharded(rows, { max_reserved: 10 }), NOW, 1, { reserve: true });
   assert.deepEqual({ ok, wait, spent: row.spent }, { ok: true, wait: 30 * SECOND, spent: 15 });
 });
 
-test('a blocked user cannot spend tokens of any shard', () => {
+test('a blocked user cannot spend tokens from any shard', () => {
   const { ok, available, retryAfter } = calculateRateLimit(
     sharded([EMPTY, {}], { not_before: NOW + 20 * SECOND }),
     NOW,
@@ -40,20 +40,20 @@ test('a blocked user cannot spend tokens of any shard', () => {
   assert.deepEqual({ ok, available, retryAfter }, { ok: false, available: 0, retryAfter: 20 * SECOND });
 });
 
-test('a sample of the shards gives an estimate, which is at most the capacity', () => {
+test('an estimate from a sample of the shards never exceeds the capacity', () => {
   const sample = sharded([{ spent: 5 }, { spent: 6 }, {}], { shards: 7 });
   assert.equal(calculateRateLimit(sample, NOW, 0).available, 44); // 19 * 7 / 3, rounded down
   assert.equal(calculateRateLimit(sharded([{}], { shards: 7, capacity: 69 }), NOW, 0).available, 69);
 });
 
 test('the total number of tokens is exact even if an intermediate product exceeds 2^53', () => {
-  // Of the 64 shards, 63 are read. The first has 15,625,000,000,000 tokens, and each of the others has one fewer.
+  // Of the 64 shards, 63 are read. The first has 15,625,000,000,000 tokens, and each of the others has one token fewer.
   const rows = Array.from({ length: 63 }, (_, i) => ({ capacity: 15_624_999_999_999 + (i === 0 ? 1 : 0), rate: 1 }));
   const { available } = calculateRateLimit(sharded(rows, { shards: 64, capacity: 999_999_999_999_999 }), NOW, 0);
   assert.equal(BigInt(available), ((15_624_999_999_999n * 63n + 1n) * 64n) / 63n);
 });
 
-test('a store spends tokens from the fullest shard', async (t) => {
+test('a store spends tokens from the shard with the most tokens', async (t) => {
   const w = world(t);
   w.answer = sharded([{ spent: 4 }, { spent: 2, clear: NOW + 60 * SECOND, written_by: 'fixed_window' }]);
   w.store.subscribe(() => {});
@@ -79,7 +79,7 @@ test('a request must be allowed by all quotas of a policy in the same shard', as
 
   w.answer = { limits: [minute, { ...day, policy: 'other' }], now: NOW };
   await w.store.refresh();
-  assert.equal(w.store.getStatus().ok, true, 'different policies may spend tokens from different shards');
+  assert.equal(w.store.getStatus().ok, true, 'under different policies, tokens can be spent from different shards');
 });
 
 test('tokens are spent from the same shard for all quotas of a policy', async (t) => {

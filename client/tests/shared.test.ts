@@ -1,4 +1,4 @@
-/** Tests that the stores on a page share their state if they send the same request. */
+/** Tests that stores on a page share their state if they send identical requests. */
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
@@ -6,7 +6,7 @@ import { createRateLimit, type RateLimitOptions, type RateLimitStore } from '../
 import { snapshot } from './support.js';
 import { settle } from './world.js';
 
-/** Creates a page, and a server with a limit for each URL and user. `requests` contains the requests so far. */
+/** Creates a page, and a server with a limit for each URL and user. `requests` lists the requests so far. */
 function page(test: TestContext, spent: (user: string | null) => number = () => 0) {
   Object.assign(globalThis, { document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) });
   const stops: (() => void)[] = [];
@@ -32,7 +32,7 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
   };
 }
 
-test('stores with the same url share their state and one request', async (t) => {
+test('stores with the same URL share their state and one request', async (t) => {
   const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   let calls = 0;
@@ -72,11 +72,11 @@ test('the shared state is released when its last listener is removed', async (t)
 
   use(a);
   await settle();
-  assert.equal(requests.length, 2, 'a store that has a listener again joins the shared store');
+  assert.equal(requests.length, 2, 'a released store that gets another listener joins the shared store');
   assert.equal(a.getStatus(), fresh.getStatus());
 });
 
-test('stores with different urls, requests or keys share nothing', async (t) => {
+test('stores with different URLs, requests or keys share nothing', async (t) => {
   const { requests, create, use } = page(t, (user) => (user === 'ada' ? 10 : 0));
   const init = (user: string): RequestInit => ({ headers: { 'x-user': user } });
   const ada = create({ init: init('ada') });

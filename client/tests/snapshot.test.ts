@@ -1,4 +1,4 @@
-// Tests of the validation of snapshots.
+// Tests of snapshot validation.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseSnapshots } from '../src/index.js';

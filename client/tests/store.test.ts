@@ -32,7 +32,7 @@ test('requests are allowed before the first snapshot', (t) => {
 });
 
 for (const clockError of [0, 90_000, -90_000]) {
-  test(`the wait is too long by only the response delay, with a clock off by ${clockError / 1000} s`, async (t) => {
+  test(`the only error in the wait is the response delay, with a clock off by ${clockError / 1000} s`, async (t) => {
     const w = world(t, {}, clockError);
     w.answer = EMPTY;
     w.latency = [10, 30];
@@ -40,7 +40,7 @@ for (const clockError of [0, 90_000, -90_000]) {
     await w.pass(50);
     const { ok, retryAt } = w.store.getStatus(1);
     assert.equal(ok, false);
-    assert.equal(retryAt, BEGIN + 6000 + clockError + 30, 'an earlier request would be denied');
+    assert.equal(retryAt, BEGIN + 6000 + clockError + 30, 'too late by exactly the response delay');
   });
 }
 
@@ -52,7 +52,7 @@ test('a listener is called exactly at the retry time, without another request', 
   await w.pass(50);
   const before = w.store.getStatus(1);
   await w.pass(5940);
-  assert.equal(w.store.getStatus(1), before, 'the same object until the status changes');
+  assert.equal(w.store.getStatus(1), before, 'the object stays the same until the status changes');
   calls.length = 0;
   await w.pass(100);
   assert.deepEqual(calls, [6000, 1]);
@@ -155,7 +155,7 @@ test('tokens are refilled from the time at which they were spent', async (t) => 
   assert.equal(w.store.getStatus(1).retryAt, sent + 6000);
 });
 
-test('tokens spent while a snapshot is pending are not lost', async (t) => {
+test('tokens spent while a snapshot is pending are counted', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 9 });
   w.latency = [0, 50];
@@ -167,7 +167,7 @@ test('tokens spent while a snapshot is pending are not lost', async (t) => {
   assert.equal(w.store.getStatus(1).ok, false);
 });
 
-test('`check` returns the outcome of a request at any time', async (t) => {
+test('`check` returns the outcome of a request at any given time', async (t) => {
   const w = world(t, {}, -90_000);
   w.answer = EMPTY;
   await Promise.all([w.store.refresh(), w.pass(10)]);
@@ -191,10 +191,10 @@ test('a request must be allowed by all policies', async (t) => {
   w.answer = { limits: [snapshot({ spent: 9 }), snapshot({ policy: 'day', spent: 4 })], now: NOW };
   await Promise.all([w.store.refresh(), w.pass(10)]);
   const check = w.store.check(BEGIN, 1);
-  assert.deepEqual([check?.ok, check?.value, check?.config.policy], [true, 1, 'chat'], 'the fewest tokens left');
+  assert.deepEqual([check?.ok, check?.value, check?.config.policy], [true, 1, 'chat'], 'the policy with fewer tokens');
 });
 
-test('an invalid count throws immediately', (t) => {
+test('an invalid count throws an error immediately', (t) => {
   const { store } = world(t);
   for (const call of [() => store.getStatus(-1), () => store.check(0, 0.5), () => store.spend(NaN)]) {
     assert.throws(call, RangeError);
@@ -203,7 +203,7 @@ test('an invalid count throws immediately', (t) => {
 
 // Failures
 
-test('failed requests do not throw, and are retried five times with exponential backoff', async (t) => {
+test('failed requests throw no errors and are retried five times with exponential backoff', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
   const requestTimes: number[] = [];
@@ -229,7 +229,7 @@ test('failed requests do not throw, and are retried five times with exponential 
 
   void w.store.refresh();
   await w.pass(90_000);
-  assert.equal(w.urls.length, 12, 'another refresh is also retried five times');
+  assert.equal(w.urls.length, 12, 'a later refresh is also retried five times');
 
   w.answer = { ...EMPTY, ts: serverNow() };
   await Promise.all([w.store.refresh(), w.pass(10)]);
@@ -287,7 +287,7 @@ test('a failed request is not retried if no listeners are left', async (t) => {
   assert.equal(w.timers(), 0);
 });
 
-test('retries stop when the last listener is removed, and the next listener fetches again', async (t) => {
+test('retries stop when the last listener is removed, and the next listener triggers a new request', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
   const stop = w.store.subscribe(() => {});
@@ -301,7 +301,7 @@ test('retries stop when the last listener is removed, and the next listener fetc
   assert.equal(w.store.getStatus(1).ok, false);
 });
 
-test('a request times out, even if `fetch` ignores its signal', async () => {
+test('a request times out, even if `fetch` ignores the abort signal', async () => {
   const store = createRateLimit({ url: '/limits', fetch: () => new Promise(() => {}), timeout: 20, retries: 0 });
   const keepAlive = setInterval(() => {}, 1000);
   await store.refresh();
@@ -344,7 +344,7 @@ test('the response with the shorter round trip sets the clock', async (t) => {
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6010);
   w.latency = [10, 400];
   await Promise.all([w.store.refresh(), w.pass(500)]);
-  assert.equal(w.store.check(Date.now(), 1)?.retryAt, BEGIN + 6010, 'not 400 ms too late');
+  assert.equal(w.store.check(Date.now(), 1)?.retryAt, BEGIN + 6010, 'the retry time is not 400 ms too late');
 });
 
 test('the server-time endpoint sets the clock if snapshots are cached', async (t) => {
@@ -363,7 +363,7 @@ test('the server-time endpoint sets the clock if snapshots are cached', async (t
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000);
 });
 
-test('a page that becomes visible fetches again if a clock was stopped or set', async (t) => {
+test('a page that becomes visible fetches the snapshot again if a clock was stopped or set', async (t) => {
   const page = Object.assign(new EventTarget(), { visibilityState: 'hidden' });
   Object.assign(globalThis, { document: page });
   t.after(() => Reflect.deleteProperty(globalThis, 'document'));
@@ -408,7 +408,7 @@ test('a page that becomes visible fetches again if a clock was stopped or set', 
 
 // Responses
 
-test('a refusal has a retry time, even without a snapshot', async (t) => {
+test('a refusal sets a retry time, even without a snapshot', async (t) => {
   const w = world(t);
   w.answer = new Response(null, { status: 404 });
   let ok = true;
@@ -431,7 +431,7 @@ test('a date in `Retry-After` is compared with the date of the response', async 
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 90_000 + 7000);
 });
 
-test('a response denies only requests that cost more than the remaining tokens', (t) => {
+test('after an observed response, only requests that cost more than the remaining tokens are denied', (t) => {
   const { store } = world(t, { policies: ['api'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(2).ok, true);
@@ -439,11 +439,11 @@ test('a response denies only requests that cost more than the remaining tokens',
   assert.deepEqual(
     store.getStatus(6),
     { ok: false, retryAt: null, known: false, error: null },
-    'more than the capacity',
+    'a cost above the capacity has no retry time',
   );
 });
 
-test('`check` applies observed responses', async (t) => {
+test('`check` takes observed responses into account', async (t) => {
   const w = world(t, { policies: ['api'] });
   await Promise.all([w.store.refresh(), w.pass(10)]);
   w.store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18' } }));
@@ -456,13 +456,13 @@ test('`check` applies observed responses', async (t) => {
   assert.equal(w.urls.length, 1, 'no snapshot is fetched after a successful response');
 });
 
-test('an item without a reset time applies for the whole window', (t) => {
+test('a header item without a reset time applies for the whole window', (t) => {
   const { store } = world(t, { policies: ['api'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(1).retryAt, BEGIN + 60_000);
 });
 
-test('a retry time in a million years is still a valid date', (t) => {
+test('a retry time millions of years away is still a valid date', (t) => {
   const { store } = world(t);
   store.observe(new Response(null, { status: 429, headers: { 'retry-after': '999999999999999' } }));
   assert.doesNotThrow(() => new Date(store.getStatus(1).retryAt ?? NaN).toISOString());
@@ -490,7 +490,7 @@ test('the exact retry time of the snapshot takes precedence over whole seconds i
   assert.equal(w.urls.length, 1, 'no snapshot is fetched after an expected refusal');
 });
 
-test('the exact retry time applies even if a response is observed before its tokens are spent', async (t) => {
+test('the exact retry time applies even if `observe` is called before `spend`', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 9 });
   w.store.subscribe(() => {});
@@ -513,13 +513,13 @@ test('after an unexpected refusal, the snapshot is fetched and then applies', as
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 5500);
 });
 
-test('`Retry-After` of a successful response is ignored', (t) => {
+test('`Retry-After` in a successful response is ignored', (t) => {
   const { store } = world(t);
   store.observe(new Response(null, { status: 200, headers: { 'retry-after': '5' } }));
   assert.equal(store.getStatus(1).ok, true);
 });
 
-test('a snapshot replaces responses observed before it was requested', async (t) => {
+test('a snapshot replaces responses observed before the snapshot was requested', async (t) => {
   const w = world(t, { policies: ['day'] });
   w.latency = [50, 50];
   const refreshed = w.store.refresh();
@@ -533,7 +533,7 @@ test('a snapshot replaces responses observed before it was requested', async (t)
   assert.equal(w.store.getStatus(10).ok, true, 'the snapshot replaced the response');
 });
 
-test('a refusal while a snapshot is pending applies until a snapshot includes it', async (t) => {
+test('a refusal observed while a snapshot is pending applies until a snapshot reflects the refusal', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 10, ts: NOW - 500_000 });
   w.latency = [50, 50];
@@ -546,7 +546,7 @@ test('a refusal while a snapshot is pending applies until a snapshot includes it
   assert.equal(w.urls.length, 1);
 });
 
-test('a snapshot does not replace responses observed after it was requested', async (t) => {
+test('a snapshot does not replace responses observed after the snapshot was requested', async (t) => {
   const w = world(t);
   w.latency = [50, 50];
   const refreshed = w.store.refresh();

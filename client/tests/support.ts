@@ -4,7 +4,7 @@ import type { RowSnapshot, Shard, ShardedSnapshot } from '../src/index.js';
 /** The time of the snapshots, in microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
-/** Returns a snapshot of a full bucket that refills ten tokens per minute. `fields` replaces the default values. */
+/** Returns a snapshot of a full bucket that refills ten tokens per minute. `fields` overrides the default values. */
 export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
   return {
     policy: 'chat',
@@ -23,8 +23,8 @@ export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
 }
 
 /**
- * Returns a snapshot of a sharded bucket. `fields` replaces the default values. Each shard has ten tokens, which are
- * refilled within a minute, unless `rows` replaces the shard's fields.
+ * Returns a snapshot of a sharded bucket. By default, each shard is full and refills ten tokens per minute. `rows` and
+ * `fields` override the default values.
  */
 export function sharded(rows: readonly Partial<Shard>[], fields: Partial<ShardedSnapshot> = {}): ShardedSnapshot {
   const { spent, previous, ts, rate, capacity, max_reserved, ...common } = snapshot({});

@@ -42,7 +42,7 @@ interface Row {
 const LAST = Number.MAX_SAFE_INTEGER;
 const NEW: Row = { spent: 0, ts: 0, previous: 0 };
 
-test('the client agrees with every exact vector of the crate', () => {
+test('the client agrees with all of the crate's exact test vectors', () => {
   const file = new URL('../../../tests/vectors/exact.jsonl', import.meta.url);
   const lines = readFileSync(file, 'utf8')
     .split('\n')
@@ -121,7 +121,7 @@ function quotaOf({ algorithm, config }: Line, anchor: number): Omit<RowSnapshot,
     rate,
     period: period * 1000,
     capacity,
-    // The vectors align sliding windows to UTC.
+    // In the vectors, sliding windows are aligned to the epoch.
     start: algorithm === 'fixed_window' ? (((start % period) + period) % period) * 1000 : 0,
     max_reserved: sliding ? 0 : maxReserved,
     now: 0,
@@ -150,7 +150,7 @@ function checkVerdict(id: string, { ok, wait, retryAfter }: RateLimitResult, exp
   const micros = ok ? wait || null : retryAfter;
   if (ms === null || ms === 'Infinity') {
     assert.equal(micros, null, `${id}: retry`);
-    assert.equal(ms === 'Infinity', !ok, `${id}: only a cost that can never fit may lack a retry time`);
+    assert.equal(ms === 'Infinity', !ok, `${id}: only a request that can never be allowed may lack a retry time`);
     return;
   }
   assert.ok(micros !== null, `${id}: no retry time`);
@@ -179,14 +179,14 @@ function checkTight(
     calculateRateLimit({ ...quota, ...state }, now + micros, count, { reserve }).ok;
   if (!ok && retryAfter !== null) {
     assert.ok(at(retryAfter, reserve), `${id}: still denied after ${retryAfter} us`);
-    assert.ok(!at(retryAfter - 1, reserve), `${id}: allowed a microsecond before ${retryAfter} us`);
+    assert.ok(!at(retryAfter - 1, reserve), `${id}: already allowed one microsecond before ${retryAfter} us`);
   } else if (wait > 0 && count <= quota.capacity) {
     assert.ok(at(wait, false), `${id}: the due time, in ${wait} us, is too early`);
     assert.ok(!at(wait - 1, false), `${id}: the due time, in ${wait} us, is too late`);
   }
 }
 
-/** Computes the tokens spent at `now`, independently of the client. */
+/** Computes the number of tokens spent as of `now`, independently of the client. */
 function spentAt(
   { algorithm, rate, period }: Omit<RowSnapshot, keyof Row>,
   { spent, ts, previous }: Row,
@@ -211,7 +211,7 @@ function rational(text: string): number {
 
 type Clock = (ms: number) => number;
 
-/** Returns a conversion to microseconds, which shifts a vector that begins before the epoch by whole periods. */
+/** Returns a conversion to microseconds. It shifts a vector that begins before the epoch by whole periods. */
 function clockOf({ steps = [], now_ms, state_before: before, config: { period } }: Line): Clock {
   const times = steps.map((step) => step.now_ms);
   const earliest = Math.min(...times, now_ms ?? Infinity, before ? before.ts - period : Infinity);

@@ -12,7 +12,7 @@ import { NOW, snapshot } from './support.js';
 /** A simulated server, network and browser. Times are in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
-  /** What the server returns: one or several snapshots, another response, or a network error. */
+  /** The outcome of each request: one or several snapshots, another response, or a network error. */
   answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
   /** The delay of a request and the delay of its response. */
   latency: [number, number];
@@ -91,7 +91,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     timers: () => set.size,
     async pass(milliseconds: number) {
       const end = Date.now() + milliseconds;
-      // The steps are small while responses may be in flight. During long waits, no responses are in flight.
+      // Use small steps except for long waits, during which no responses are in flight.
       const tick = milliseconds > 100_000 ? milliseconds / 100 : 10;
       await settle();
       while (Date.now() < end) {
@@ -102,7 +102,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   });
 }
 
-/** Returns the server's response. If the response is a snapshot, its time is updated. */
+/** Returns the outcome of a request now. If the outcome is a snapshot, its time is updated. */
 function answerNow(answer: World['answer']): World['answer'] {
   if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
     return answer;

@@ -21,7 +21,7 @@
 //! ratelimit: "create";r=1;t=40
 //! ```
 //!
-//! A file with errors, or with changes that require a restart, changes nothing. All errors are listed:
+//! If the file has errors or a change requires a restart, the reload changes nothing. All errors are listed:
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! limits.toml: policies.create.quota: quota "3/mim": expected a period such as "min" or "30s", found "mim"; units: us ms s min h d w
@@ -70,7 +70,7 @@ fn app(limits: &Limits) -> Router {
         .layer(limits.config.layer(&limits.limiter, key::client_ip()))
 }
 
-/// Serves operators only, on a separate port that proxies must not forward. A signal (SIGHUP) would work too, but
+/// Serves operators only, on a separate port that proxies must not expose. A signal (SIGHUP) would work too, but
 /// cannot return errors.
 fn operators(limits: Arc<Limits>) -> Router {
     Router::new().route("/reload", post(reload)).with_state(limits)

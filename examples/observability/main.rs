@@ -7,15 +7,16 @@
 //!   for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' http://127.0.0.1:3000; done
 //!   curl -s http://127.0.0.1:3000/metrics | grep tollgate
 //! ```
-//! The first three of the five requests pass. The others are logged with the digest of the key, not the key itself:
+//! The first three of the five requests pass. The others are logged with a digest of the key, not the key itself:
 //! ```text
 //! INFO tollgate: denied policy="api" outcome="denied" reason="quota_exceeded" decided_by="backend" cost=1 remaining=0 ...
 //! ```
-//! At most ten lines per second are logged; the next line counts the suppressed lines. The metrics count all denials:
+//! At most ten lines are logged per second. Each line counts the lines suppressed before it. The metrics count every
+//! denial:
 //! ```text
 //! tollgate_decisions_total{policy="api",outcome="denied",reason="quota_exceeded",decided_by="backend",enforced="true"} 2
 //! ```
-//! For graphs, let Prometheus scrape `/metrics`, and import `dashboard.json` into Grafana: Dashboards, New, Import.
+//! For graphs, let Prometheus scrape `/metrics`, and import `dashboard.json` into Grafana (Dashboards > New > Import).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,10 +38,10 @@ static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 
 type AppState = (PrometheusHandle, Arc<Metrics>, RateLimiter);
 
-/// Uses the API key of a customer (in production, ask a database) or the address of any other caller as the key.
+/// Limits customers by API key and all other callers by address. In production, look up the API key in a database.
 fn caller(request: &Parts) -> Extraction {
     match request.headers.get("x-api-key") {
-        Some(key) if key == "k1" => key::header("x-api-key").extract(request), // checked
+        Some(key) if key == "k1" => key::header("x-api-key").extract(request), // a valid API key
         _ => key::client_ip().extract(request),
     }
 }
@@ -79,7 +80,7 @@ async fn show(State((prometheus, metrics, limiter)): State<AppState>) -> impl In
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], prometheus.render())
 }
 
-/// Prevents the exporter from using more and more memory for recorded durations when it is not scraped.
+/// Keeps the exporter from using more and more memory for recorded durations while nothing scrapes it.
 async fn tidy_up(prometheus: PrometheusHandle) {
     let mut every = tokio::time::interval(Duration::from_secs(5));
     loop {

@@ -1,4 +1,4 @@
-//! A service with users, plans, teams, anonymous callers and an expensive route. All of its limits are in one file,
+//! A service with users, plans, teams, anonymous callers and an expensive route. All limits are in one file,
 //! `limits.toml`; the program only registers the key extractors that the file names.
 //!
 //! ```text
@@ -17,8 +17,8 @@
 //! {"error":"rate limit exceeded: \"api\"; retry after 2400s","retry_in":2400}
 //! ```
 //!
-//! A client can guess a hundred tokens from one address. If it continues, unknown callers at this address are blocked
-//! for an hour.
+//! A client can try about a hundred wrong tokens from one address. If it keeps trying, unknown callers at that address
+//! are blocked for an hour.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ struct User {
 #[derive(Clone)]
 struct WrongToken;
 
-/// This stands in for your database.
+/// A stand-in for your database.
 fn user_of(token: &[u8]) -> Option<User> {
     match token {
         b"Bearer ada" => Some(User { id: 1, team: 1, plan: "free" }),
@@ -89,7 +89,7 @@ fn stranger(request: &Parts) -> Extraction {
     }
 }
 
-/// Finds the user's team, except for admins.
+/// Finds the user's team. Admins are skipped.
 fn team(request: &Parts) -> Found {
     match request.extensions.get::<User>() {
         Some(user) if user.plan != "admin" => user.team.into(),

@@ -1,5 +1,5 @@
-//! A page with a send button that is disabled while the user is limited, with a countdown. The page also compares how the
-//! three algorithms refill under the same clicks.
+//! A page with a send button. While the user is limited, the button is disabled and shows a countdown. The page also
+//! compares how the three algorithms refill after the same clicks.
 //!
 //! Run it with `cargo run --example status_ui`. The program prints the page's address:
 //! ```text
@@ -16,8 +16,8 @@
 //! {"now":...}
 //! ```
 //!
-//! The page is plain HTML, CSS and JavaScript, with a content security policy that allows this origin only. Its arithmetic
-//! is the browser package in `client/`, bundled into `tollgate-client.js`. To rebuild the bundle:
+//! The page is plain HTML, CSS and JavaScript, with a content security policy that allows only this origin. It
+//! predicts decisions with the browser package in `client/`, bundled into `tollgate-client.js`. To rebuild the bundle:
 //! ```text
 //! (cd client && npm ci)
 //! client/scripts/bundle.sh
@@ -45,7 +45,7 @@ const POLICIES: [Policy; 3] = [
     Policy::new("sliding", Quota::sliding_window(6, HALF_A_MINUTE)),
 ];
 
-/// The limit on status requests.
+/// The limit on requests to `/limits/...` and `/time`.
 const STATUS: Policy = Policy::new("status", Quota::token_bucket(300, MINUTE));
 
 #[tokio::main]

@@ -16,12 +16,12 @@ const limits = Object.keys(TITLES).map((name) => ({
   name,
   store: createRateLimit({ url: `/limits/${name}` }),
   plot: createPlot(document.querySelector(`figure[data-limit=${name}]`), TITLES[name]),
-  /** The time of the plot's last point. */
+  /** The time at which the plot was last updated. */
   seen: null,
 }));
 let chosen = limits[0];
 let sending = false;
-/** The last announcement to screen readers: whether the button is enabled. */
+/** What was last announced to screen readers: `true` if the button was enabled. */
 let announced = null;
 
 for (const limit of limits) {
@@ -49,7 +49,7 @@ function choose(name) {
 }
 
 async function send() {
-  // The button is never `disabled`, because it would lose the keyboard focus. It ignores clicks instead.
+  // The button is never `disabled`, because it would then lose the keyboard focus. Instead, it ignores clicks.
   if (sending || !chosen.store.getStatus().ok) {
     return;
   }
@@ -64,13 +64,13 @@ async function sendUnder({ name, store, plot }) {
   try {
     const response = await fetch(`/send/${name}`, { method: 'POST' });
     if (response.ok) {
-      // Counts from now: counting from the time of sending could enable the button too early.
+      // Count from now, because counting from the time of sending could enable the button too early.
       store.spend(1);
     }
     store.observe(response);
     plot.click(sent, response.ok);
   } catch {
-    // The server is unreachable. A refresh also fails, shows the error and retries.
+    // The server is unreachable. The refresh shows the error and retries.
     store.refresh();
   }
 }
@@ -93,7 +93,7 @@ function drawPlot(limit, now) {
   if (!check) {
     return;
   }
-  // Background tabs run rarely, so compute the points in between.
+  // Timers in background tabs run rarely, so compute the points in between.
   for (let at = Math.max(limit.seen ?? now, now - 60_000) + 100; at < now; at += 100) {
     plot.record(at, store.check(at).value);
   }
@@ -108,7 +108,7 @@ function drawButton(now) {
   setAttribute(button, 'aria-disabled', String(!ok));
   setText(label, ok ? 'Send a message' : 'Send again');
   setText(countdown, ok || seconds === null ? '' : ` in ${seconds} s`);
-  // Announces only changes, not every second.
+  // Announce only changes, not every second.
   if (announced !== ok) {
     const stopped = `No messages left. You can send again in ${seconds} seconds.`;
     setText(news, ok ? (announced === null ? '' : 'You can send again.') : stopped);
@@ -129,7 +129,7 @@ function drawGauge(now) {
     pip.append(document.createElement('i'));
     gauge.append(pip);
   }
-  // The time at which the next token arrives, and the part of the wait for it that has passed.
+  // The time at which the next token arrives, and the elapsed fraction of the wait.
   const more = value < capacity ? chosen.store.check(now, value + 1).retryAt : null;
   const step = config.period / 1000 / (config.algorithm === 'fixed_window' ? 1 : config.rate);
   const part = more === null ? 0 : Math.min(Math.max(1 - (more - now) / step, 0), 1);
@@ -145,7 +145,7 @@ function drawGauge(now) {
   setText(next, more === null ? '' : `more in ${Math.max(Math.ceil((more - now) / 1000), 1)} s`);
 }
 
-/** Writes only changes, to avoid needless announcements and layouts. */
+/** Sets the text only if it changes, to avoid needless announcements and layouts. */
 function setText(node, text) {
   if (node.textContent !== text) {
     node.textContent = text;

@@ -1,4 +1,4 @@
-// The plot of a limit: messages left in the last minute, the outcome of each click, and the forecast.
+// The plot of a limit: the messages left during the last minute, the outcome of each click, and the forecast.
 
 const PAST = 60_000;
 const AHEAD = 30_000;
@@ -6,7 +6,7 @@ const AHEAD = 30_000;
 const SIDES = { left: 22, right: 6, top: 8, bottom: 38 };
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** A plot in `figure`. `show` draws its state at `now`; all times are milliseconds of the browser's clock. */
+/** Creates a plot in `figure`. All times are in milliseconds on the browser's clock. */
 export function createPlot(figure, title) {
   const svg = element('svg', { role: 'img' });
   const name = element('title', {}, title);
@@ -19,7 +19,7 @@ export function createPlot(figure, title) {
   svg.append(name, grid, area, past, ahead, marks, scale);
   figure.append(svg);
 
-  /** The messages left from each instant on. */
+  /** The number of messages left from each instant on. */
   let points = [];
   let clicks = [];
 
@@ -28,7 +28,7 @@ export function createPlot(figure, title) {
     if (!last || last.value !== value) {
       points.push({ at, value });
     }
-    // Keeps one point before the left edge, for the value at the edge.
+    // Keep one point before the left edge, for the value at the edge.
     while (points.length > 1 && points[1].at < at - PAST - 1000) {
       points.shift();
     }
@@ -39,7 +39,7 @@ export function createPlot(figure, title) {
     clicks = clicks.filter((one) => one.at > at - PAST);
   }
 
-  /** `predict(at)` returns the messages left at a future instant. */
+  /** Draws the plot at `now`. `predict(at)` returns the number of messages left at a future instant. */
   function show(now, capacity, predict) {
     const { width, height } = svg.getBoundingClientRect();
     if (width === 0 || points.length === 0) {
@@ -99,7 +99,7 @@ function across(x1, x2, y) {
   return element('line', { x1, x2, y1: px(y), y2: px(y) });
 }
 
-/** Anchors the labels of the time axis so that they stay within the plot. */
+/** Returns the anchor that keeps a label of the time axis within the plot. */
 function anchorOf(seconds) {
   return seconds === -60 ? 'start' : seconds === 30 ? 'end' : 'middle';
 }

@@ -1,4 +1,4 @@
-//! Access control: authorization, rights, and the refusal of cross-origin requests.
+//! Access control: authorizes requests, checks rights, and refuses cross-origin requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ impl Operator {
     }
 }
 
-/// Returns an authorization function for [`Admin::new`] that accepts fixed tokens in `Authorization: Bearer`. The time
-/// that a comparison takes does not depend on the tokens.
+/// Returns an authorization function for [`Admin::new`] that accepts fixed bearer tokens. The duration of a comparison
+/// does not depend on the tokens.
 ///
 /// # Panics
 /// Panics if two tokens are equal, or if a token, once trimmed, is shorter than 16 bytes or contains anything but
@@ -48,7 +48,7 @@ impl Operator {
 pub fn bearer_tokens<T: AsRef<str>>(
     tokens: impl IntoIterator<Item = (T, Operator)>,
 ) -> impl Fn(&Parts) -> Option<Operator> + Send + Sync + 'static {
-    // Comparing digests under a random secret reveals nothing about the tokens.
+    // Comparing digests made with a random secret reveals nothing about the tokens.
     let secret = Secret::random();
     let mut operators = HashMap::new();
     for (token, operator) in tokens {

@@ -251,7 +251,7 @@ pub(super) async fn quota(
                 admin.limiter.set_tier_quota(policy, &tier, quotas).await?;
             }
             (None, Some(key)) => admin.limiter.set_key_quota(policy, key, quotas).await?,
-            _ => return Err(Problem::invalid("expected `tier` or `key` or neither, found both")),
+            _ => return Err(Problem::invalid("expected at most one of `tier` and `key`, found both")),
         }
         Ok(None)
     }

@@ -28,7 +28,7 @@ pub(super) struct Answer {
     policy: String,
     key: String,
     tier: Option<String>,
-    /// `asked`, `row` or `none`.
+    /// One of `asked`, `row` and `none`.
     tier_from: &'static str,
     quotas_from: &'static str,
     quotas: String,
@@ -214,7 +214,7 @@ impl Window {
     }
 }
 
-/// Returns the actions that help a caller: first those that end a block, and then those that restore tokens.
+/// Returns the actions that help a caller. Actions that end a block precede actions that restore tokens.
 fn helps(decision: &Decision, windows: &[Window]) -> Vec<Help> {
     let mut helps = Vec::new();
     match decision.reason() {

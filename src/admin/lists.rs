@@ -42,10 +42,10 @@ impl Selection {
 
 const DEFAULT_MAX: usize = 20;
 
-/// The maximum length of most lists. `/limited` returns shorter ones.
+/// The maximum length of a list, except in responses to `/limited`.
 const MAX_LISTED: usize = 1000;
 
-/// The maximum length of the lists of `/limited`, which calls the backend for each key.
+/// The maximum length of a list in a response to `/limited`, which calls the backend for each key.
 const MAX_LIMITED: usize = 100;
 
 pub(super) fn shown(digest: Digest) -> String {

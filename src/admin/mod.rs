@@ -17,7 +17,7 @@
 //! ```
 //!
 //! [`docs::operate`](crate::docs::operate) describes the endpoints, the page and how to protect the router. Every
-//! request is authorized first, even if its path does not exist. The only exception is the page itself, which contains
+//! request must be authorized, even if its path does not exist. The only exception is the page itself, which contains
 //! no data. Request bodies are limited to 16 KiB, and each response contains a bounded number of entries.
 
 mod access;
@@ -57,8 +57,8 @@ pub struct Admin {
 
 impl Admin {
     /// Creates a builder for a limiter. `authorize` is called for each request. It returns the operator who sent the
-    /// request, or `None` to refuse the request with 401. The function must not block. If authorization has to wait,
-    /// put a middleware in front of the router and read its result from the request's extensions:
+    /// request, or `None` to refuse the request with 401. The function must not block. If authorization has to wait for
+    /// something, do it in a middleware in front of the router, and read the result from the request's extensions:
     ///
     /// ```
     /// use tollgate::{RateLimiter, admin::{Admin, Operator}};
@@ -150,7 +150,7 @@ impl Admin {
         name.map_or_else(|| Ok(self.policies.iter().collect()), |name| Ok(vec![self.policy(name)?]))
     }
 
-    /// Returns the processes in which quotas, enforcement and blocks apply once an operator sets them.
+    /// Returns the processes in which an operator's changes to quotas, enforcement and blocks apply.
     fn settings_scope(&self) -> Scope {
         if self.limiter.shares_settings() { Scope::AllProcesses } else { Scope::ThisProcess }
     }

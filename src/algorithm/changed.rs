@@ -1,7 +1,7 @@
 //! Conversion of rows that were written under another quota. [`docs::design`](crate::docs::design) explains the rules.
 //!
-//! A row is *foreign* to a quota if it has a different stamp and has not expired. An *own* row has the quota's stamp. A
-//! change of quota never cancels debt.
+//! A row is *foreign* to a quota if it has a different stamp and has not expired. An *own* row has the quota's stamp.
+//! Changing the quota never cancels debt.
 
 use super::{Algorithm, Ask, MAX_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
@@ -31,7 +31,7 @@ enum Reading {
     /// Both quotas are token buckets, and the row is repaid at the faster of their rates.
     FasterBucket,
     Own,
-    /// The counts are not reduced until the row expires.
+    /// The counts stay the same until the row expires.
     Whole,
 }
 
@@ -45,7 +45,7 @@ fn reading(quota: &Quota, state: &State) -> Reading {
     }
 }
 
-/// Returns whether a sliding window's row has the same phase and period as this quota.
+/// Returns whether a row written by a sliding window has the same phase and period as this quota.
 fn is_same_window(quota: &Quota, state: &State) -> bool {
     let period = quota.period_micros();
     period % 1_000_000 == 0
@@ -110,14 +110,14 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (first < Micros::MAX).then_some(first)
 }
 
-/// Returns the first instant at which `ask` would be granted. The row is foreign, and the ask is denied at `now`.
+/// Returns the first instant at which `ask` would be granted. The row must be foreign. `ask` must be denied at `now`.
 #[cold]
 pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Micros> {
     let holds = |at: Micros| granted(quota, &super::roll(quota, state, at), at, ask).is_some();
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until the row expires, converting it now has the same result as converting it at a later instant.
+        // Until the row expires, converting it now gives the same result as converting it later.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
         // Until the row expires, only the wait for a reservation changes. It shrinks until the window ends or, for a
         // bucket, until `state.at`.
@@ -136,7 +136,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// Returns the first instant in `from..end` at which `holds` is true. `holds` must stay true from then on.
+/// Returns the first instant in `from..end` at which `holds` is true. Once true, `holds` must stay true.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -149,9 +149,9 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
     Some(high)
 }
 
-/// Returns a foreign row after a settlement that charges `more` tokens. The stamp stays the same, and the time until
-/// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the boundary at
-/// which the row is fully repaid. At the average rate, the debt is repaid by `clear`, so the bound still holds.
+/// Returns a foreign row after a settlement that charges `more` tokens. The row keeps its stamp. Unless it belongs to a
+/// sliding window, the time from `at` to `clear` grows in proportion to the debt. Even if a fixed window repays the row
+/// up to one window after `clear`, the bound holds, because the average rate repays the debt by `clear`.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);
@@ -159,7 +159,7 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
         Some(Algorithm::SlidingWindow) | None => state.clear,
         Some(Algorithm::TokenBucket | Algorithm::FixedWindow) => {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
-            // An extra second is added, so that floating-point rounding never makes `clear` too early.
+            // The extra second ensures that floating-point rounding never makes `clear` too early.
             let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
             Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000)).to_whole_second()
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::const_message::ConstMessage;
 
-/// The error for an invalid quota, which shows the invalid value and the valid range. See [`Quota`](super::Quota).
+/// The error for an invalid quota. It shows the invalid value and the valid range. See [`Quota`](super::Quota).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError {
     before: &'static str,
@@ -39,7 +39,7 @@ impl QuotaError {
         QuotaError::new(
             "shards is ",
             shards,
-            ", unlike in the first quota; a charge uses the shard with the same number in every quota",
+            ", which differs from the first quota; quotas that apply together need the same number of shards",
         )
     }
 

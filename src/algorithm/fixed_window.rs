@@ -1,5 +1,5 @@
-//! The fixed window, in which `rate` tokens are repaid at each boundary. `at` is the boundary up to which tokens have
-//! been repaid.
+//! The fixed window, in which `rate` tokens are repaid at each boundary. In a row, `at` is the boundary up to which
+//! tokens have been repaid.
 
 use super::quota::Quota;
 use super::{Micros, State};
@@ -32,7 +32,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
 }
 
 /// Returns the instant at which the row expires: a whole number of windows after `at`, rounded up to a whole second.
-/// After an [overrun](super::changed::overrun), this is not too early even if `at` is not a boundary.
+/// If `at` is not a boundary, the row is fully repaid somewhat earlier.
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()
@@ -43,7 +43,7 @@ pub(super) fn index(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) / quota.period_micros()
 }
 
-/// Returns the start of window `index`, or the epoch if the window starts before it.
+/// Returns the start of window `index`, or the epoch if the window starts earlier.
 pub(super) fn boundary(quota: &Quota, index: u64) -> Micros {
     instant(quota, index, 0)
 }
@@ -65,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn boundaries_are_at_start_modulo_period() {
+    fn boundaries_match_the_start_modulo_the_period() {
         let quota = Quota::fixed_window(10, DAY).start(25 * HOUR);
         let now = Micros::new(1_700_000_000_000_000);
         let begin = boundary(&quota, index(&quota, now));
@@ -89,14 +89,14 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // The third boundary can be represented, but three centuries cannot, so the debt counts as never repaid.
+        // `Micros` can represent the third boundary, but not a wait of three centuries.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);
         assert_eq!(when(&century, &owed(&century, 3.0), Micros::EPOCH, 0.0), None);
         let two = Micros::new(century.period_micros() + 1_000_000);
         assert_eq!(when(&century, &owed(&century, 2.0), Micros::EPOCH, 0.0), Some(two));
-        // The range of instants is exactly 2^53 - 1 = 6361 * 1,416,003,655,831 microseconds.
+        // The last instant is 2^53 - 1 = 6361 * 1,416,003,655,831 microseconds after the epoch.
         let quota = Quota::fixed_window(1, Duration::from_micros(6361)).start(Duration::from_micros(1));
         let last = Micros::new(Micros::MAX.get() - 6360);
         assert_eq!(when(&quota, &owed(&quota, 1_416_003_655_831.0), Micros::EPOCH, 0.0), Some(last));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_window_may_begin_before_the_epoch() {
+    fn the_first_window_can_begin_before_the_epoch() {
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::from_secs(45));
         assert_eq!(boundary(&quota, index(&quota, Micros::new(1))), Micros::EPOCH);
         assert_eq!(boundary(&quota, 1), Micros::new(45_000_000));

@@ -1,14 +1,14 @@
 //! Settlement of charges that are canceled, or whose actual cost differs from the charged cost.
 //!
-//! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
+//! Refunds need care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
 //! `n - r` tokens had been charged, the row might have been fully repaid earlier, and a full bucket gains no more
 //! tokens. Refunding all `r` tokens could therefore exceed the quota's bound. Three rules ensure that the bound holds:
 //!
 //! 1. **A refund is at most the part of the charge that is still outstanding.** Charges are repaid in the order in
-//!    which they were made. Of the tokens that were outstanding just after the charge, those that have been repaid
-//!    since then, or refunded for earlier charges, are no longer outstanding. [`State::carry`] counts the refunds of
-//!    other charges. Without this count, two refunds with a refill in between could allow the same burst twice.
-//! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise,
+//!    which they were made. The tokens that were outstanding just after a charge are reduced by everything repaid since
+//!    then, and by refunds of earlier charges. [`State::carry`] counts the refunds of other charges. Without this
+//!    count, two refunds with a refill in between could allow the same burst twice.
+//! 2. **A reservation that is not due yet can be refunded only in full, and only if it is the last charge.** Otherwise,
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
 //!
@@ -17,7 +17,7 @@
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
-/// The data needed to settle a charge later: the cost of the charge, and the row just after it.
+/// The data needed to settle a charge later: its cost, its due time, and the row just after the charge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChargeRecord {
     /// The number of tokens charged.
@@ -30,18 +30,18 @@ pub struct ChargeRecord {
 
 impl ChargeRecord {
     /// Creates the record of a credit, which returns tokens to a row independently of any charge. To credit the row,
-    /// [settle](settle()) this record at an actual cost of 0.
+    /// [settle](settle()) this record with an actual cost of 0.
     ///
     /// A credit never returns more tokens than are spent. Unlike a refund, it takes effect even if the tokens were
-    /// charged under another quota; the row is then converted to the quota of the credit. It also takes effect if
-    /// reservations are pending, which keep their due times. Credited tokens raise the quota's bound, even for later
-    /// intervals, because a charge may still be refunded after its tokens have been credited.
+    /// charged under another quota; the row is then converted to the quota of the credit. It also takes effect while
+    /// reservations are pending; their due times do not change. Credited tokens raise the quota's bound, even for later
+    /// intervals, because a charge can still be refunded after its tokens have been credited.
     pub fn credit(tokens: u64) -> ChargeRecord {
         ChargeRecord { cost: tokens.min(MAX_SPENT), state: State::default(), due: Micros::EPOCH }
     }
 
     /// Returns whether this is the record of a credit. In the record of a charge, `state.spent` is at least the cost.
-    /// A charge of 0 tokens may count as a credit, too, but it can never be settled below its cost.
+    /// A charge of 0 tokens can count as a credit, too, but it can never be settled below its cost.
     fn is_credit(&self) -> bool {
         self.state.spent == 0.0
     }
@@ -65,7 +65,7 @@ impl ChargeRecord {
 ///
 /// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
 /// cost is higher, the difference is added to the row, which keeps its stamp. Unless the row belongs to a sliding
-/// window, it expires later, in proportion to the debt.
+/// window, its expiry is postponed in proportion to the debt.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -94,8 +94,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Returns whether [`settle`] takes effect with the same arguments. It does not if the entire refund is forfeited. It
-/// does if `actual` equals the cost, although the row does not change in that case.
+/// Returns whether [`settle`] takes effect with the same arguments. It has no effect if the entire refund is forfeited.
+/// A settlement at exactly the charged cost counts as taking effect, although the row does not change.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     if receipt.is_credit() && actual < receipt.cost {
@@ -129,7 +129,7 @@ fn credited(quota: &Quota, state: &State, tokens: u64, now: Micros) -> State {
 
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
-    // Even if the clock stepped back, the charge has been repaid up to the same instant as the row.
+    // If the clock stepped back, the charge still counts as repaid up to `row.at`, like the row itself.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
@@ -137,7 +137,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     }
     let refund = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
-        // The quota has changed since the charge, so the charge may already have been repaid under the other quota.
+        // The quota has changed since the charge, so the charge might already have been repaid under the other quota.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {
@@ -157,7 +157,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // The refunds of earlier charges cannot exceed their cost, so any further refunds were for later charges.
+    // Refunds of earlier charges cannot exceed the cost of those charges, so any excess was for later charges.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {
@@ -167,7 +167,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if given <= 0.0 {
         return row;
     }
-    // A refund of the last charge need not be counted in `carry`, because earlier charges are repaid first in any case.
+    // A refund of the last charge need not be counted in `carry`, because earlier charges are repaid first anyway.
     let last = outstanding - left <= ROUNDING;
     if !last && row.carry + given > MAX_SPENT as f64 {
         // `carry` could not count this refund exactly, and uncounted tokens could be refunded twice.
@@ -195,11 +195,11 @@ fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     }
     let rest = (outstanding - given).max(0.0);
     let whole = if (rest - rest.round()).abs() <= ROUNDING { rest.round() } else { rest.ceil() };
-    // The rounded difference may exceed `outstanding`, but a refund must never charge tokens.
+    // The rounded difference can exceed `outstanding`, but a refund must never charge tokens.
     if whole >= outstanding { row } else { State { spent: whole, at: row.at.max(now), ..row } }
 }
 
-/// An upper bound on the difference that rounding causes between two sums that are equal in exact arithmetic.
+/// The largest difference that rounding can cause between two sums that are equal in exact arithmetic.
 const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_returns_the_part_that_is_not_yet_repaid() {
+    fn a_refund_returns_only_the_part_of_the_charge_that_is_not_yet_repaid() {
         let quota = Quota::token_bucket(5, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(1));
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_refund_never_charges_tokens() {
-        // The last refund must not round 2.4 outstanding tokens up to 3.
+        // The last refund must not raise the outstanding tokens from 2.4 to 3.
         let quota = Quota::token_bucket(2, SECOND).capacity(4);
         let mut state = State::default();
         let at = |ms| NOW + Duration::from_millis(ms);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_can_be_refunded_after_a_later_charge() {
+    fn a_charge_can_be_refunded_after_a_later_charge_was_refunded() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, middle, _last] = [5, 10, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_of_the_last_charge_is_not_counted() {
+    fn a_refund_of_the_last_charge_does_not_change_the_carry() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [_first, middle, last] = [5, 5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_refund_is_forfeited_while_reservations_are_pending() {
+    fn the_refund_of_an_immediate_charge_is_forfeited_while_reservations_are_pending() {
         let quota = Quota::token_bucket(10, SECOND).max_reserved(50);
         let mut state = State::default();
         let plain = charge(&quota, &mut state, NOW, Ask::cost(10));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_before_a_reset_cannot_be_refunded() {
+    fn a_charge_cannot_be_refunded_after_a_reset() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settlement_under_the_old_quota_does_not_cap_the_row() {
+    fn a_settlement_under_the_old_quota_does_not_cap_the_spent_tokens() {
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_row_does_not_expire_before_its_writer_repays_an_overrun() {
+    fn a_foreign_row_does_not_expire_before_an_overrun_is_repaid() {
         let reader = Quota::token_bucket(3, MINUTE);
         let writers = [
             Quota::token_bucket(60, MINUTE),
@@ -470,7 +470,7 @@ mod tests {
                 charge(&writer, &mut state, NOW, Ask::cost(spent));
                 let settled = settle(&reader, &state, &receipt, NOW, 1 + more);
                 assert_eq!((settled.spent, settled.stamp), ((spent + more) as f64, writer.stamp()));
-                let needed = super::super::when(&writer, &settled, NOW, 0.0).expect("before the end of time");
+                let needed = super::super::when(&writer, &settled, NOW, 0.0).expect("a finite repayment time");
                 let early = if writer.algorithm() == Algorithm::FixedWindow { MINUTE } else { Duration::ZERO };
                 assert!(settled.clear + early >= needed, "{writer:?} {spent} + {more}: {settled:?}, {needed:?}");
             }
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_overruns_postpone_the_expiry_only_in_proportion() {
+    fn many_small_overruns_postpone_the_expiry_only_in_proportion_to_the_debt() {
         let (reader, writer) = (Quota::token_bucket(3, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
         let mut state = State::default();
         let receipt = charge(&reader, &mut state, NOW, Ask::cost(1));
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_window_charge_before_a_reset_cannot_be_refunded() {
+    fn a_charge_in_a_sliding_window_cannot_be_refunded_after_a_reset() {
         let quota = Quota::sliding_window(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_finds_its_charge_in_the_previous_window() {
+    fn a_charge_in_the_previous_window_can_be_refunded() {
         let quota = Quota::sliding_window(10, MINUTE);
         let begin = Micros::new(1_700_000_040_000_000);
         let mut state = State::default();

@@ -5,13 +5,14 @@
 //! outstanding tokens. Because of this *floor*, the quota's bound holds no matter how many processes hold leases, and
 //! no matter which requests and reports are delayed or lost.
 //!
-//! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, `C - S`
-//! tokens can be admitted, plus the leased tokens that are still unspent, which are at most `O`. Granting or returning
-//! a lease only moves tokens between these two parts. A report changes neither, and when a lease ends, its tokens stay
-//! spent. Only a refill increases the sum, at the quota's rate. Because `S` is at least `O`, the sum never exceeds `C`.
+//! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, two
+//! kinds of tokens can still be admitted: `C - S` available tokens, and up to `O` tokens that are leased but unspent.
+//! Granting a lease or returning unused tokens only moves tokens from one kind to the other. Reporting tokens as spent
+//! adds to neither. When a lease ends, its tokens stay spent. Only a refill increases the sum, at the quota's rate.
+//! Because `S` is at least `O`, the sum never exceeds `C`.
 //!
-//! A row does not list its leases. Each lease belongs to a *generation*, the period of [`LEASE_LIFE`] in which it was
-//! granted. A row stores the outstanding tokens of the current generation and of the previous one. A generation ends
+//! A row does not list its leases. A *generation* consists of the leases granted within one period of [`LEASE_LIFE`]. A
+//! row stores the outstanding tokens of the current generation and of the previous one. All leases of a generation end
 //! two periods after it began, so a lease lasts for one to two periods.
 //!
 //! Windows have the same floor. In a sliding window, outstanding tokens always count in the current window.
@@ -28,10 +29,10 @@ pub const LEASE_LIFE: Duration = Duration::from_secs(2);
 
 const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
 
-/// The smallest lease. With fewer tokens, a lease would not save a call to the backend.
+/// The smallest lease, in tokens. A smaller lease would not save a call to the backend.
 pub(crate) const MIN_LEASE: u64 = 2;
 
-/// The outstanding tokens of a window. The default means that there are no leases. See [`lease`] for an example.
+/// The outstanding tokens of a row. The default means that there are none. See [`lease`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the layout of rows.
 pub struct Outstanding {
@@ -75,7 +76,7 @@ impl Outstanding {
 pub struct LeaseId {
     /// The instant of the row's first lease.
     pub since: Micros,
-    /// From this instant on, no more leases of the generation are granted.
+    /// The instant from which no more leases of the generation are granted.
     pub turn: Micros,
 }
 
@@ -88,7 +89,7 @@ pub struct LeaseReport {
     pub id: LeaseId,
     /// The number of tokens that were spent.
     pub spent: u64,
-    /// The number of tokens that are given back unused.
+    /// The number of tokens that are returned unused.
     pub unused: u64,
 }
 
@@ -114,7 +115,7 @@ pub struct Lease {
 ///
 /// All leases together hold at most half of the capacity. A new lease takes at most half of the tokens that can still
 /// be leased under this limit, and at most half of the available tokens, so that the first process leaves tokens for
-/// the others. If fewer than two tokens can be leased, no lease is granted.
+/// the others. Leases of fewer than two tokens are not granted.
 ///
 /// ```
 /// use tollgate::{algorithm::{lease, LeaseReport, Micros, Outstanding, State}, Quota, MINUTE};
@@ -170,7 +171,7 @@ pub fn lease(
 }
 
 /// Removes the leases that have ended by `now`, and raises the spent tokens to at least the outstanding tokens.
-/// Backends call this before [`step`](super::step) and [`settle`](super::settle()) if a window has outstanding tokens.
+/// Backends call this before [`step`](super::step) and [`settle`](super::settle()) if a row has outstanding tokens.
 pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros) -> (State, Outstanding) {
     let (mut state, mut left) = (*state, *outstanding);
     if left.tokens() == 0 {
@@ -181,7 +182,7 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         left.turn = now.plus(LIFE);
     }
     // Until a generation ends, tokens are repaid only down to the old floor. The row is therefore first rolled to the
-    // end of the generation, and `clear` is computed then, so that other quotas count the tokens that are still spent.
+    // end of the generation, where `clear` is recomputed. Other quotas then count the tokens that are still spent.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();

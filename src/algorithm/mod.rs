@@ -57,7 +57,7 @@ use step::{granted, retry_own};
 /// The stored state of a key under a policy. The default is the state of a new key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// The tokens spent and not yet repaid at [`at`](State::at). They may exceed the capacity.
+    /// The number of tokens that are spent and not yet repaid at [`at`](State::at). It can exceed the capacity.
     pub spent: f64,
     /// The instant from which `spent` is repaid. For windows, the boundary up to which tokens have been repaid.
     pub at: Micros,
@@ -90,7 +90,7 @@ const NO_WAIT: u64 = u64::MAX;
 const ANY_WAIT: u64 = NO_WAIT - 1;
 
 impl Ask {
-    /// Asks for `cost` tokens immediately. A cost of 0 only checks that the key is not in debt.
+    /// Asks for `cost` tokens immediately. A cost of 0 only checks that no more than the capacity is spent.
     pub const fn cost(cost: u64) -> Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
@@ -146,7 +146,7 @@ impl fmt::Debug for Ask {
 pub enum Verdict {
     /// The tokens are spent, and the caller may proceed now.
     Allow,
-    /// The tokens are reserved, which means that they are already spent. The caller may proceed after `wait`.
+    /// The tokens are reserved: they already count as spent. The caller may proceed after `wait`.
     Reserve {
         /// The time until the reservation is due, in whole microseconds. It is never zero.
         wait: Duration,
@@ -160,8 +160,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns a sort key that orders verdicts by when they grant an ask: now, after a wait, on a later retry, or
-    /// never.
+    /// Returns a sort key that orders verdicts by when the ask is granted: now, after a wait, on a retry, or never.
     pub(crate) fn wait_order(&self) -> (u8, Duration) {
         match *self {
             Verdict::Allow => (0, Duration::ZERO),
@@ -228,7 +227,7 @@ fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
         return false;
     }
     // Repayment cannot simply start at `now`: a denial stores nothing, so every retry would start over. The row is
-    // dropped, unless its debt is so large that it would not be repaid by `at` even if the row had been written now.
+    // dropped if the same debt, counted from `now`, would be fully repaid before `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
@@ -278,8 +277,8 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// Returns the next instant at which a bucket gains a whole token (`now` if it is full), or at which a window ends or a
-/// foreign row expires. The row must have been returned by [`roll_if_own`].
+/// For a bucket, returns when it gains its next whole token, or `now` if it is full. For a window, returns when the
+/// window ends or, if this is earlier, a foreign row expires. The row must have been returned by [`roll_if_own`].
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
         let outstanding = spent(quota, &own(quota, row, now), now);
@@ -304,13 +303,13 @@ pub const fn stamp(quota: &Quota) -> u32 {
 
 /// Returns the quota with its window boundaries set. For authors of backends. If a fixed window has no `start`, one of
 /// its boundaries is `seed` microseconds after the epoch. The seed does not change the stamp. The quota of a
-/// [`Take`](crate::backend::Take) is already seeded, with a number derived from its row.
+/// [`Take`](crate::backend::Take) is already seeded with a number derived from the row.
 #[must_use]
 pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks that a quota can grant requests: a capacity of 0 requires reservations. Creating a policy checks this.
+/// Checks that a quota can grant requests: a capacity of 0 requires reservations. Policies are checked on creation.
 ///
 /// # Errors
 /// Fails if the quota would deny every request.
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_further_ahead_than_a_refill_and_its_own_debt_is_dropped() {
+    fn a_row_is_dropped_if_it_is_ahead_by_more_than_the_refill_time_and_the_repayment_time() {
         let (quota, micro) = (Quota::token_bucket(10, MINUTE), Duration::from_micros(1));
         let rolled = |spent: f64, at: Micros| {
             let row = roll(&quota, &State { spent, at, stamp: quota.stamp(), ..State::default() }, NOW);
@@ -396,11 +395,11 @@ mod tests {
     #[test]
     fn an_error_about_unlimited_reservations_contains_no_number() {
         let error = Quota::sliding_window(10, MINUTE).try_unlimited_reservations().unwrap_err().to_string();
-        assert!(error.starts_with("reservations are unlimited for a sliding window"), "{error}");
+        assert!(error.starts_with("unlimited reservations are set for a sliding window"), "{error}");
     }
 
     #[test]
-    fn a_window_more_than_a_refill_ahead_of_the_clock_is_dropped() {
+    fn a_window_ahead_of_the_clock_by_more_than_the_refill_time_is_dropped() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(20).start(Duration::ZERO);
         let now = Micros::new(1_700_000_040_000_000);
         let spent = |windows: u32| {
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_row_far_ahead_of_the_clock_loses_both_counts() {
+    fn a_sliding_window_far_ahead_of_the_clock_loses_both_counts() {
         let quota = Quota::sliding_window(10, MINUTE);
         let ahead = State {
             spent: 6.0,
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_row_that_does_not_begin_at_a_boundary_counts_as_unspent() {
+    fn a_sliding_window_that_does_not_begin_at_a_boundary_counts_as_unspent() {
         let quota = Quota::sliding_window(10, MINUTE);
         let at = Micros::new(1_700_000_040_000_001);
         let row = roll(&quota, &State { spent: 3.0, at, carry: 7.0, stamp: quota.stamp(), ..State::default() }, at);
@@ -446,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn available_tokens_are_exactly_those_that_a_step_allows() {
+    fn the_available_tokens_are_exactly_what_a_step_would_allow() {
         // In one microsecond, 10^-8 tokens are refilled, which is far less than the tolerance of 10^-6.
         let quota = Quota::token_bucket(1, Duration::from_secs(100)).capacity(10);
         let state = step(&quota, &State::default(), NOW, Ask::cost(10)).state;
@@ -460,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_change_is_the_windows_end_or_the_next_whole_token() {
+    fn the_next_change_is_the_next_whole_token_or_the_end_of_the_window() {
         let bucket = Quota::token_bucket(10, MINUTE);
         let state = step(&bucket, &State::default(), NOW, Ask::cost(3)).state;
         let next = |after: u64| {

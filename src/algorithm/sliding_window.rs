@@ -1,8 +1,8 @@
-//! The sliding window, which adds the count of the current window and the weighted count of the previous window. The
-//! weight is the fraction of the previous window that is within the last period.
+//! The sliding window. Its total is the count of the current window plus the weighted count of the previous window. The
+//! weight is the fraction of the previous window that lies within the last period.
 //!
-//! In a row, `spent` is the count of the current window, `at` is its start, and `carry` is the count of the previous
-//! window.
+//! In a row, `spent` is the count of the current window, `at` is the start of the current window, and `carry` is the
+//! count of the previous window.
 
 use super::fixed_window::{boundary, index, instant, offset};
 use super::quota::Quota;
@@ -18,7 +18,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Returns whether `at` is a boundary of this quota. If not, the row was written under another quota.
+/// Returns whether the row begins at a boundary of this quota. If not, another quota wrote the row.
 pub(super) fn aligned(quota: &Quota, state: &State) -> bool {
     boundary(quota, index(quota, state.at)) == state.at
 }
@@ -48,8 +48,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (then < Micros::MAX).then_some(then)
 }
 
-/// Removes up to `tokens` spent tokens from the row: first from the current window, in which they would count for
-/// longer, and then from the previous window, at its current weight.
+/// Removes up to `tokens` spent tokens from the row: first from the current window, whose tokens count for longer, and
+/// then from the previous window at its current weight.
 pub(super) fn credited(quota: &Quota, state: &State, now: Micros, tokens: f64) -> State {
     let rest = (tokens - state.spent).max(0.0);
     let weight = (quota.period_micros() - elapsed(quota, state, now)) as f64;
@@ -74,8 +74,8 @@ fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     }
     let period = quota.period_micros();
     let mut elapsed = ((count - level) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
-    // The estimate is rounded twice, so it is adjusted to the exact microsecond. At the start of the period, `count`
-    // has its full weight, and at the end, it has none, so the result is between 1 and the period.
+    // The estimate is rounded twice, so it is adjusted to the exact microsecond. `count` has its full weight at the
+    // start of the period and none at the end. The result is therefore between 1 and the period.
     for _ in 0..4 {
         if weighted(quota, count, elapsed) > level {
             elapsed += 1;
@@ -95,7 +95,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_full_window_still_denies_calls_after_its_end() {
+    fn a_full_window_still_denies_calls_after_it_ends() {
         // All 10 tokens are spent at the start of a window. The next call succeeds after a tenth of the next window.
         let quota = Quota::sliding_window(10, Duration::from_secs(10));
         let begin = Micros::new(1_700_000_000_000_000);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_window_is_weighted_by_its_overlap() {
+    fn the_previous_window_is_weighted_by_its_overlap_with_the_last_period() {
         for (seconds, expected) in [(0, 10.0), (15, 8.0), (30, 6.0), (45, 4.0), (60, 10.0)] {
             assert_eq!(spent(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds)), expected, "{seconds}");
         }

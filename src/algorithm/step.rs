@@ -13,7 +13,7 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 /// [`seeded`](super::seeded).
 ///
 /// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit. For a rate of more than 2^32
-///   tokens in lowest terms, this margin is the relative precision of an `f64`, which is 2^-52.
+///   tokens in lowest terms, the margin is relative instead: 2^-52, the precision of an `f64`.
 /// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is ahead of `now`
 ///   by more than both the time to refill the capacity and the time to repay the row's own debt.
 /// - A row that was written under another quota (with another stamp) counts as unspent from its [`clear`](State::clear)
@@ -43,7 +43,7 @@ pub struct Line<'a> {
     pub ask: Ask,
 }
 
-/// The answers to a call, in the order of the call's lines. A single answer needs no allocation.
+/// The answers to a call, in the order of the call's lines. A single answer is stored without an allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Steps(List<Step>);
 
@@ -211,7 +211,7 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
     if granted_at(at) {
         return Some(at);
     }
-    // At `at`, the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. For a
+    // By `at`, the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. For a
     // bucket, the wait no longer changes. For a window, the wait becomes shorter toward the end of the window.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_are_charged_or_none() {
+    fn either_all_lines_are_charged_or_none() {
         let (wide, narrow) = (Quota::token_bucket(10, SECOND), Quota::token_bucket(2, SECOND));
         let lines = |cost| {
             [(0, &wide, 3), (1, &narrow, cost)].map(|(row, quota, cost)| Line { row, quota, ask: Ask::cost(cost) })
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fully_refilled_row_becomes_the_default() {
+    fn a_fully_refilled_row_becomes_the_default_row() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut states = [State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
         let line = Line { row: 0, quota: &quota, ask: Ask::cost(0) };

@@ -2,7 +2,7 @@
 //!
 //! Until a row is fully repaid, decisions move `at` only by whole *grains*. A grain is `grain_micros` microseconds, in
 //! which exactly `grain_tokens` tokens are repaid. Stored rows therefore contain whole tokens, and no rounding errors
-//! accumulate. Only the tokens repaid within the current grain are computed in floating point, anew for each decision.
+//! accumulate. Each decision recomputes the tokens repaid within the current grain, in floating point.
 
 use super::quota::Quota;
 use super::{Micros, State};
@@ -11,7 +11,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
     if elapsed >= quota.grain_micros {
-        // Whole grains are subtracted first, because the product in `repaid` is rounded for a long elapsed time.
+        // Whole grains are subtracted first, because `repaid` rounds its product if the elapsed time is long.
         let grains = elapsed / quota.grain_micros;
         row.spent -= grains as f64 * quota.grain_tokens as f64;
         row.at = state.at.plus(grains * quota.grain_micros);
@@ -38,7 +38,7 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    // Comparing `spent()` with `level` would round once more.
+    // Comparing `spent()` with `level` would require another rounding.
     state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // Whole grains take an exact time. Only the time within the last grain is rounded.
+    // The time for whole grains is exact. Only the time within the last grain is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// Returns the number of microseconds after which [`repaid`] reaches `rest`, which is less than a grain.
+/// Returns the number of microseconds after which [`repaid`] reaches `rest`. `rest` is less than `grain_tokens`.
 fn micros_for(quota: &Quota, rest: f64) -> u64 {
     // This estimate is rounded, so it is adjusted to the exact microsecond at which the result of `within` changes.
     let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
@@ -79,7 +79,7 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Returns the tokens repaid in `elapsed` microseconds. Dividing first would often give a different result.
+/// Returns the tokens repaid in `elapsed` microseconds. Dividing before multiplying would often change the result.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }
@@ -91,7 +91,6 @@ mod tests {
 
     #[test]
     fn a_million_uneven_steps_accumulate_no_rounding_error() {
-        // 7 tokens are refilled every 3,333,331 us, so no step ends on a whole number of tokens.
         let quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331)).capacity(1000);
         let (mut state, mut now, mut taken) = (State::default(), Micros::new(1_700_000_000_000_000), 0u64);
         let begin = now;
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_exact_even_if_their_estimate_is_rounded() {
+    fn waits_are_exact_even_if_the_estimate_is_rounded() {
         let quotas = [(688, 2_642_333_253_483_893, 458.0), (583, 2_669_512_150_641_176, 221.0)];
         for (tokens, micros, rest) in
             quotas.into_iter().chain([(107, 2_731_336_258_599_208, 58.0), (7, 3_333_331, 3.0)])
@@ -121,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn the_expiry_of_a_row_rounds_up_any_fraction_of_a_microsecond() {
+    fn the_expiry_of_a_row_is_always_rounded_up() {
         // At 30,001 tokens per microsecond, one token is repaid in less than 0.1 ns.
         let quota = Quota::token_bucket(30_001, std::time::Duration::from_micros(1)).capacity(1);
         assert_eq!(clear(&quota, 1.0, Micros::EPOCH), Micros::new(1_000_000));
         assert_eq!(clear(&quota, 0.0, Micros::EPOCH), Micros::EPOCH);
-        // Seven tokens are repaid in exactly a minute. The error bound of the division adds a second.
+        // Seven tokens are repaid in exactly one minute. The error bound of the division adds a second.
         let quota = Quota::token_bucket(7, MINUTE);
         assert_eq!(clear(&quota, 7.0, Micros::EPOCH), Micros::new(61_000_000));
     }
 
     #[test]
     fn damaged_rows_cause_no_panic() {
-        // Redis may return any 32 bytes. Even the largest number of grains must not overflow.
+        // Redis can return any 32 bytes, so even the largest number of grains must not overflow.
         let at = Micros::new(1_700_000_000_000_000);
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
             for spent in [1e300, f64::MAX, f64::INFINITY, 2f64.powi(63), 2f64.powi(64), f64::NAN, -1e300] {
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_bucket_of_ten_per_minute_waits_six_seconds() {
+    fn at_ten_tokens_per_minute_one_token_is_refilled_in_six_seconds() {
         let quota = Quota::token_bucket(10, MINUTE);
         let now = Micros::new(1_700_000_000_000_000);
         let state = step(&quota, &State::default(), now, Ask::cost(10)).state;
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grain_of_several_tokens_is_repaid_smoothly() {
+    fn a_grain_of_several_tokens_is_repaid_continuously() {
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_refilled_after_the_last_instant_is_never_full() {
+    fn a_bucket_that_would_be_full_only_after_the_last_instant_never_becomes_full() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).capacity(2);
         let at = |micros| State { spent: 2.0, at: Micros::new(micros), stamp: quota.stamp(), ..State::default() };
         let last = Micros::MAX.get() - 2 * quota.period_micros();

@@ -26,7 +26,7 @@ use crate::algorithm::{
 use crate::policy::{Digest, Key, MAX_WINDOWS, PolicyName, Secret};
 
 /// Runs all parts of the suite. `pass` must let the given time pass on the backend's clock, and let the backend's tasks
-/// run. In total, less than a second passes. To test concurrent calls as well, run [`spend`] on several threads.
+/// run. The times add up to less than one second. To test concurrent calls as well, run [`spend`] on several threads.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
@@ -173,7 +173,7 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "expected at most the time to refill one token, found {retry:?}");
 }
 
-/// Tests that a row keeps its spent tokens when the quota changes, and its old quota until a charge is granted.
+/// Tests that a row keeps its spent tokens when the quota changes, and keeps its old quota until a charge is granted.
 pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
@@ -240,19 +240,19 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // A peek returns the present state of a row that its own quota wrote, and the stored state of any other
-            // row.
+            // A peek under the quota that wrote the row returns the present state. Under any other quota, it returns
+            // the stored state.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
                 assert_eq!(
                     step.is_allowed(),
                     expected.is_allowed(),
-                    "round {round}: the peek returned {looked:?}, the acquire {step:?}"
+                    "round {round}: the peek returned {looked:?}, but the acquire returned {step:?}"
                 );
                 if step.is_allowed() {
                     assert_eq!(
                         step.state.spent, expected.state.spent,
-                        "round {round}: the peek returned {looked:?}, the acquire {step:?}"
+                        "round {round}: the peek returned {looked:?}, but the acquire returned {step:?}"
                     );
                 }
             }
@@ -313,7 +313,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // If the row has since been written under another quota, its spent tokens must not be capped at the old capacity.
+    // After a charge under a larger quota, settling an earlier charge must not cap spent tokens at the old capacity.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
@@ -356,7 +356,6 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
             assert_eq!(reset(rows).await, 1, "the row existed");
             assert_eq!(reset(rows).await, 0, "the row had already been reset");
         }
-        // Each generation of a policy has separate rows.
         let later = policy.at_generation(7);
         let of_later = Take::new(RowId { policy: &later, ..take.row }, &quota, Ask::cost(2));
         assert_eq!(spend(backend, &[take], 1).await, 1);
@@ -432,8 +431,8 @@ pub async fn handles_extreme_values(backend: &dyn Backend) {
     }
 }
 
-/// Makes `tries` calls that acquire `takes`, and returns how many were granted. To test concurrent calls, run this
-/// function for the same row on several threads.
+/// Acquires `takes` in each of `tries` calls, and returns how many calls were granted. To test concurrent calls, run
+/// this function for the same row on several threads.
 pub async fn spend(backend: &dyn Backend, takes: &[Take<'_>], tries: usize) -> usize {
     let mut granted = 0;
     for _ in 0..tries {

@@ -24,9 +24,9 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The server sent an invalid reply or refused the command because of a mistake in the configuration or the code.
+    /// The server's reply or the saved rows are invalid, or the configuration or the code contains a mistake.
     Protocol,
-    /// The server did not reply within the deadline. The charge may have been made.
+    /// The server did not reply before the deadline. The charge may have been made.
     Timeout,
     /// The server cannot be reached, or cannot serve requests at the moment.
     Unavailable,
@@ -66,7 +66,7 @@ impl Error {
         self
     }
 
-    /// Returns the kind of the error, which shows whether a retry may help and whether the charge may have been made.
+    /// Returns the kind of the error, which shows whether a retry might help and whether the charge may have been made.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }

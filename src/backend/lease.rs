@@ -11,7 +11,7 @@ use crate::algorithm::{Lease, LeaseReport, Quota};
 /// A remote backend that can lease tokens.
 ///
 /// If a row has outstanding tokens, [`acquire`](super::Backend::acquire), [`peek`](super::Backend::peek) and
-/// [`settle`](super::Backend::settle) first apply [`settle_leases`](crate::algorithm::settle_leases) to it, and refunds
+/// [`settle`](super::Backend::settle) first apply [`settle_leases`](crate::algorithm::settle_leases) to it. Refunds
 /// never reduce its spent tokens below its outstanding tokens. [`reset`](super::Backend::reset) also removes the
 /// outstanding tokens. A row is kept at least until its leases have ended.
 pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
@@ -19,7 +19,8 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
     /// returned future is dropped.
     ///
     /// # Errors
-    /// Fails if the request failed or may have failed. Its tokens then stay outstanding until their leases end.
+    /// The future fails if the request failed or may have failed. The tokens that it leased or reported may then stay
+    /// outstanding until their leases end.
     fn lease(&self, request: &LeaseRequest<'_>) -> BackendFuture<Lease>;
 
     /// Runs a task in the background.

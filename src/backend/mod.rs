@@ -1,4 +1,4 @@
-//! Backends, which store the rows of limiters and decide whether charges to them are granted.
+//! Backends store the rows of limiters, and decide whether to grant charges to these rows.
 //!
 //! Applications need only the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
 //! backends and is unstable until 1.0: any minor version may change it.
@@ -32,26 +32,26 @@ pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};
 
-/// Stores rows, and decides whether charges to them are granted.
+/// Stores rows, and decides whether to grant charges to these rows.
 ///
-/// Implementations must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
+/// Implementations must pass the test suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
 ///   what the earlier takes would spend. Concurrent calls on the same row are decided one after another. If several
-///   takes are from the same window, the retry time of a denial is the wait after which all of them can be granted.
+///   takes share a window and one is denied, its retry time is the wait after which all of them can be granted.
 /// - **Exact.** Decisions match those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
 ///   and time. `spent` is bit-identical, and waits agree to the microsecond.
-/// - **One clock.** The backend determines the time. If processes share rows, the server's clock is used.
-/// - **Rows may be lost.** If a row is lost, the key has its full quota again. A backend must never record unspent
+/// - **One clock.** The backend determines the time. If processes share rows on a server, that server's clock is used.
+/// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record unspent
 ///   tokens as spent, and should keep denying exhausted keys when its storage is full.
 /// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped,
 ///   so a client cannot avoid a charge by disconnecting. A network backend spawns a task for this purpose.
 /// - **At most once.** A backend never repeats a charge, not even after a timeout, and never undoes a charge that it
-///   has reported as granted. A charge that waits too long in a queue may fail before it is made.
+///   has reported as granted. A charge that waits too long in a queue may fail without being made.
 /// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
-/// A wrapper must forward all methods, even those with a default implementation. This one counts `acquire` calls:
+/// A wrapper must forward all methods, even those with a default implementation. This wrapper counts `acquire` calls:
 ///
 /// ```
 /// # use tollgate::{algorithm::Micros, backend::*, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
@@ -92,7 +92,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend cannot decide. A denial is not an error.
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Decides and fails in the same way as [`acquire`](Backend::acquire), but stores nothing.
+    /// Works like [`acquire`](Backend::acquire), but stores nothing.
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns `true` if all
@@ -109,7 +109,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
     /// Returns the secret with which limiters hash keys unless they set their own. `None`, the default, means that each
-    /// limiter generates a random secret, so a backend that several processes share must return a secret.
+    /// limiter generates a random secret. A backend that several processes share must therefore return a secret.
     fn secret(&self) -> Option<Secret> {
         None
     }
@@ -131,7 +131,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the channel for run-time changes. `None`, the default, means that a change affects only one limiter.
+    /// Returns the channel for run-time changes. `None`, the default, means that each change affects only one limiter.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
@@ -147,15 +147,15 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Health::default()
     }
 
-    /// Returns the number of rows in this process by policy, largest first. Some policies may be combined as
-    /// `(others)`.
+    /// Returns the number of rows of each policy in this process, largest number first. Some policies may be combined
+    /// as `(others)`.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
 
     /// Returns the rows of this process for [`RateLimiter::save`](crate::RateLimiter::save), in a format that only
     /// [`load_rows`](Backend::load_rows) reads. This call must not block decisions in other threads for its entire
-    /// duration. `None`, the default, means that the backend cannot be saved.
+    /// duration. `None`, the default, means that the rows cannot be saved.
     fn save_rows(&self) -> Option<SavedRows> {
         None
     }
@@ -171,7 +171,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The rows of a backend as bytes, from [`Backend::save_rows`].
+/// The rows of a backend as bytes, returned by [`Backend::save_rows`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct SavedRows {
@@ -298,7 +298,7 @@ pub struct RowId<'a> {
 }
 
 impl RowId<'_> {
-    /// The maximum number of windows in a row. Every [`Take::window`] is below this number.
+    /// The maximum number of windows per row. Every [`Take::window`] is below this number.
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
     /// Returns a digest of the key, policy and [generation](RowId::generation), for tables that several policies share.
@@ -324,7 +324,7 @@ impl RowId<'_> {
     }
 }
 
-/// A charge to one window of a row under a quota, as the backend sees it.
+/// A charge to one window of a row under a quota.
 ///
 /// A charge under a policy with several [quotas](crate::policy::Quotas) has one take per quota, each in its own window.
 ///
@@ -370,7 +370,7 @@ impl<'a> Take<'a> {
         Take { row, window, quota: row.seeded(quota), ask, part }
     }
 
-    /// Replaces the window.
+    /// Sets the window.
     ///
     /// # Panics
     /// Panics if `window` is not below [`RowId::MAX_WINDOWS`].

@@ -1,4 +1,4 @@
-//! Notices, which announce run-time changes, such as new quotas and blocks, to all limiters that share a backend.
+//! Notices of run-time changes, such as new quotas and blocks, for all limiters that share a backend.
 
 use std::fmt;
 use std::sync::Weak;
@@ -12,7 +12,7 @@ use super::BackendFuture;
 /// - The channel keeps the latest notice on each topic until it is withdrawn or expires. A full channel drops notices
 ///   with a limited lifetime first. A lost notice counts as withdrawn.
 /// - A [subscriber](NoticeChannel::subscribe) receives all current notices, and then every new notice, in order and
-///   within a delay that the channel documents. If it may have missed one, it receives all current notices again.
+///   within a delay that the channel documents. After a possible gap, it receives all current notices again.
 /// - **Publishing is eager**: it finishes even if the future is dropped. When the future completes, the subscribers in
 ///   the same process have received the notice.
 ///
@@ -39,10 +39,10 @@ use super::BackendFuture;
 /// }
 /// ```
 pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
-    /// Publishes a notice, replacing the current one for its topic.
+    /// Publishes a notice, which replaces the current notice on its topic.
     ///
     /// # Errors
-    /// The future fails if the channel cannot be reached. Other subscribers may nevertheless have received the notice.
+    /// The future fails if the channel cannot be reached. Some subscribers may nevertheless have received the notice.
     fn publish(&self, notice: Notice) -> BackendFuture<()>;
 
     /// Publishes a notice in the background. A channel may retry some notices; the default implementation does not.
@@ -56,7 +56,7 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
 
 /// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. If `all` is set, these are all current notices; any others have been withdrawn.
+    /// Handles published notices. If `all` is true, these are all current notices, and any others have been withdrawn.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
@@ -70,6 +70,6 @@ pub struct Notice {
     pub text: Option<String>,
     /// The time from now until the notice expires, or `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
-    /// The age of the notice by the channel's clock. Zero if the notice is new or its age is unknown.
+    /// The age of the notice according to the channel's clock, or zero if the notice is new or its age is unknown.
     pub age: Duration,
 }

@@ -1,4 +1,4 @@
-//! A clock for tests, which moves only when it is set.
+//! A clock for tests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use super::{Clock, Sleep};
 use crate::algorithm::{Micros, whole_micros};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A clock that moves only when it is set, for testing limits without waiting. All clones show the same time. Waiting
-/// requests continue in the order of their due times; [testing](crate::docs::testing) shows how to test them.
+/// A clock for testing limits without waiting. It moves only when it is set or advanced. All clones show the same time.
+/// Waiting requests continue in the order of their due times; [testing](crate::docs::testing) shows how to test them.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -53,13 +53,13 @@ impl ManualClock {
         self.change(|now| now.plus(whole_micros(duration)));
     }
 
-    /// Sets the time, forward or backward, and wakes the requests that are due by then.
+    /// Sets the clock forward or backward, and wakes the requests that are due by then.
     pub fn set(&self, instant: Micros) {
         self.change(|_| instant);
     }
 
     /// Returns the earliest instant that a request is waiting for, or `None` if no request is waiting. To wake all
-    /// requests one after another, repeatedly set the clock to this instant until this method returns `None`.
+    /// requests one after another, keep setting the clock to the returned instant until this method returns `None`.
     pub fn next_wake(&self) -> Option<Micros> {
         // `sleepers` does not contain sleeps that have been woken or were never polled.
         self.state().sleepers.keys().next().map(|(instant, _)| *instant)
@@ -72,7 +72,7 @@ impl ManualClock {
         let later = state.sleepers.split_off(&(now, u64::MAX));
         let due = std::mem::replace(&mut state.sleepers, later);
         drop(state);
-        // The lock is released before waking, because a woken task may read the time.
+        // The lock is released before tasks are woken, because they may read the time.
         due.into_values().for_each(Waker::wake);
     }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_wake_in_order_at_their_instants_and_are_then_removed() {
+    fn sleepers_wake_in_the_order_of_their_due_times_and_are_then_removed() {
         struct SendOnWake(u64, std::sync::mpsc::Sender<u64>);
         impl Wake for SendOnWake {
             fn wake(self: Arc<Self>) {
@@ -181,7 +181,7 @@ mod tests {
         assert!(sleeps[1].as_mut().poll(&mut context).is_pending());
         assert_eq!(clock.next_wake(), Some(clock.now() + Duration::from_secs(2)));
         clock.advance(Duration::from_secs(2));
-        assert_eq!(clock.next_wake(), None, "woken already");
+        assert_eq!(clock.next_wake(), None, "already woken");
         assert!(sleeps.iter_mut().all(|sleep| sleep.as_mut().poll(&mut context).is_ready()));
     }
 }

@@ -35,7 +35,7 @@ pub use manual::ManualClock;
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the current time. This method must not block, because it is called for each decision, from many threads.
+    /// Returns the current time. This method is called for each decision, from many threads. It must not block.
     fn now(&self) -> Micros;
 
     /// Returns a future that completes once this clock reaches `instant`. The default implementation returns `None`,
@@ -76,7 +76,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Creates a clock. The first one in a process calibrates the counter, which takes a few milliseconds.
+    /// Creates a clock. The first clock of a process calibrates the counter, which takes a few milliseconds.
     pub fn new() -> SystemClock {
         let counter = quanta::Clock::new();
         SystemClock {

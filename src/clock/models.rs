@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::sync::model::{every_order, thread};
 
-/// The times at which the first and second comparisons with the system's time are due.
+/// The times, in microseconds, at which the first and second comparisons with the system's time are made.
 const FIRST: u64 = 1_100_000;
 const SECOND: u64 = 2_200_000;
 const HOUR: i64 = 3_600_000_000;
@@ -49,7 +49,7 @@ fn a_delayed_thread_does_not_undo_a_later_jump() {
 }
 
 #[test]
-fn a_sleeper_is_woken_whenever_the_clock_is_moved() {
+fn a_sleeper_is_woken_no_matter_when_the_clock_moves() {
     every_order(|| {
         let clock = ManualClock::at(Micros::new(1));
         let sleep = clock.sleep_until(Micros::new(5)).unwrap();

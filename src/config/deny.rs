@@ -18,8 +18,8 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     let slow_patterns = rules.iter().filter(|rule| rule.is_searched_alone()).count();
     if slow_patterns > MAX_SLOW_PATTERNS {
         value.fault(format_args!(
-            "found {slow_patterns} user agents such as \"a*b*\", with text both between two `*` and outside of them; \
-             at most {MAX_SLOW_PATTERNS} are allowed. Up to {MAX_PATTERNS} patterns such as \"*b*\" are allowed"
+            "found {slow_patterns} user agents such as \"a*b*\", which have text between two `*` but not the form \
+             \"*b*\"; at most {MAX_SLOW_PATTERNS} are allowed. Up to {MAX_PATTERNS} of the form \"*b*\" are allowed"
         ));
     }
     rules.extend(fields.take("countries").and_then(|value| list(&value, DenyRule::country)).unwrap_or_default());

@@ -93,7 +93,7 @@ impl Error for ConfigError {
     }
 }
 
-/// One invalid value, with its path.
+/// An invalid or missing value, with its path.
 #[derive(Debug)]
 pub struct ConfigFault {
     path: String,
@@ -102,7 +102,7 @@ pub struct ConfigFault {
 }
 
 impl ConfigFault {
-    /// Returns the path of the field, such as `policies.api.tiers.premium`. Empty if the fault concerns the whole file.
+    /// Returns the path of the field, such as `policies.api.tiers.premium`. Empty for a fault of the whole file.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -29,7 +29,7 @@ pub(super) enum Shape {
     Word(&'static [&'static str]),
     List(&'static Shape),
     Table(&'static Table),
-    /// A table whose names are chosen by the file's author.
+    /// A table whose field names are chosen by the file's author.
     Entries(&'static Shape),
     OneOf(&'static [Shape]),
     Quotas,

@@ -11,7 +11,7 @@ use crate::middleware::key::KeyExtractor;
 use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 
 impl Config {
-    /// Returns a single layer for all routes. For policies that name no extractor, `key` identifies the caller. Add the
+    /// Returns a single layer for all routes. `key` identifies callers for policies that name no extractor. Add the
     /// layer to the router as described in [`RouteLimits::table`](crate::RouteLimits::table).
     ///
     /// # Panics
@@ -35,12 +35,12 @@ impl Config {
         limits.table(lines.iter().map(|(line, name)| (line.as_str(), name.as_str())))
     }
 
-    /// Returns the policies that routes can choose from. The `routes` of this configuration are not included. Every
-    /// layer applies the policies in `all_routes`.
+    /// Returns the policies that routes can choose from, without the `routes` of this configuration. Every layer
+    /// created from the result applies the policies in `all_routes`.
     ///
     /// # Panics
-    /// Panics if `limiter` lacks the configured deny list or automatic blocking. Build it with
-    /// [`limiter`](Config::limiter).
+    /// Panics if `limiter` lacks the configured deny list or automatic blocking. Build the limiter with
+    /// [`Config::limiter`].
     #[must_use]
     #[track_caller]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {

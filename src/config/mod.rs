@@ -87,8 +87,8 @@
 //! You choose the crate that parses the format, for example with `|text| toml::from_str(text)`. Syntax errors from that
 //! crate are passed on, and may quote a line of the file.
 //!
-//! To change a file that a program reloads, write a new file and rename it over the old one. Otherwise, the program may
-//! read a partly written file, which may be a valid configuration that lacks the deny list.
+//! To change a file that a program reloads, write a new file and rename it over the old one. Otherwise, the program
+//! might read a partially written file, which can be a valid configuration without the deny list.
 
 mod auto_block;
 mod deny;
@@ -160,7 +160,7 @@ impl Config {
         ConfigReader::new().read(path, parse)
     }
 
-    /// Parses and checks `text`, which error messages call `name`. See [`read`](Config::read).
+    /// Parses and checks `text`. Error messages begin with `name`. See [`read`](Config::read).
     ///
     /// # Errors
     /// Fails in the same cases as [`read`](Config::read), except that no file is read.
@@ -174,8 +174,8 @@ impl Config {
 
     /// Returns a builder for a limiter on `backend` with this configuration's deny list and automatic blocking.
     ///
-    /// On a shared backend, quotas and enforcement that are set at run time outlive the program. After a restart with an
-    /// edited file, apply the file with `config.reload(&limiter, &config).await?`.
+    /// On a shared backend, quotas and enforcement that are set at run time outlive the program. After a restart with
+    /// an edited file, apply the file with `config.reload(&limiter, &config).await?`.
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {

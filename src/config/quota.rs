@@ -114,7 +114,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// Reads the start of the windows. Unlike other durations, it may be 0, for midnight UTC.
+/// Reads the start of the windows. Unlike other durations, it may be 0, which means midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),

@@ -85,7 +85,7 @@ impl ConfigReader {
         }
     }
 
-    /// Parses and checks `text`, which error messages call `name`.
+    /// Parses and checks `text`. Error messages begin with `name`.
     ///
     /// # Errors
     /// Fails in the same cases as [`read`](ConfigReader::read), except that no file is read.

@@ -1,4 +1,4 @@
-//! Applying a new version of a configuration while the program runs.
+//! Applies a new version of a configuration while the program runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::policy::{DenyRule, Enforce, PolicyName, Quotas};
 impl Config {
     /// Applies `new` to `limiter`: sets the quotas of policies and tiers, the enforcement of policies (`shadow` and
     /// `enforce`), and the deny list's rules. Spent tokens stay spent. Call this on the configuration that the limiter
-    /// was built from, not on the one that was applied last.
+    /// was built from, not on a configuration that was applied later.
     ///
     /// The reload replaces quotas and enforcement that were [set](RateLimiter::set_quota) at run time for a policy or a
-    /// tier, and rules that were added to the deny list at run time. Blocks and the quotas of single keys are kept.
+    /// tier, and rules that were added to the deny list at run time. Blocks and the quotas of individual keys remain.
     ///
     /// ```
     /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
@@ -43,13 +43,13 @@ impl Config {
     /// During a reload, a request may be checked against the old quotas of some policies and the new quotas of others.
     ///
     /// # Errors
-    /// - [`ConfigErrorKind::Restart`] if a change needs a restart: added or removed policies and tiers, and changes to
-    ///   a policy's algorithm, key, cost, wait or leases, to the default policy, to `all_routes`, to routes, or to
-    ///   automatic blocking. The error lists these changes, and nothing is applied.
+    /// - [`ConfigErrorKind::Restart`] if a change needs a restart. Such changes are: adding or removing policies or
+    ///   tiers; changing a policy's algorithm, key, cost, `wait` or `leases`; and changing `default`, `all_routes`,
+    ///   `routes` or `auto_block`. The error lists these changes. Nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
     /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter lacks this configuration's deny list.
     ///   Nothing is applied. The error is also returned if the limiter cannot set a quota or a policy's enforcement. In
-    ///   that case, what was set before the failure stays in force, and you can reload again.
+    ///   that case, changes made before the failure stay in force, and you can reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -277,12 +277,12 @@ impl EnforcementChange {
         &self.policy
     }
 
-    /// Returns the setting before the reload.
+    /// Returns the enforcement before the reload.
     pub const fn old(&self) -> Enforce {
         self.old
     }
 
-    /// Returns the setting after the reload.
+    /// Returns the enforcement after the reload.
     #[allow(clippy::new_ret_no_self)] // `new` is the counterpart of `old`.
     pub const fn new(&self) -> Enforce {
         self.new

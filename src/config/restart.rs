@@ -1,4 +1,4 @@
-//! Changes that need a restart, because the layers were built with the old values.
+//! Finds changes that need a restart because the layers were built with the old values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,7 +82,7 @@ fn compare_settings(old: &Settings, new: &Settings, path: &Path, faults: &Faults
     compare_shown(wait(old), wait(new), &path.field("wait"), faults);
 }
 
-/// Adds a fault with both values if they differ.
+/// Adds a fault that shows both values if they differ.
 fn compare_shown<T: PartialEq + fmt::Display>(old: Option<T>, new: Option<T>, path: &Path, faults: &Faults) {
     if old != new {
         let [old, new] = [old, new].map(|value| value.map_or("none".to_owned(), |value| value.to_string()));

@@ -91,7 +91,7 @@ impl Choices<'_, '_> {
     }
 }
 
-/// Displays the choice as it is written in a file.
+/// Displays the choice as it would be written in a file.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.policies[..], self.cost) {

@@ -11,7 +11,6 @@ use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::{Enforce, parse_duration, suggestion};
 
-/// A value and its path.
 pub(super) struct Value<'n> {
     pub(super) node: &'n Node,
     pub(super) path: Path,
@@ -128,7 +127,7 @@ impl<'n> Value<'n> {
     }
 }
 
-/// A table whose field names are known. Entries that are left when [`end`](Fields::end) is called are faults.
+/// A table whose field names are known. [`end`](Fields::end) reports the entries that were not taken as faults.
 pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,

@@ -11,7 +11,7 @@ use super::future::Finish;
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
-/// A call that has not yet been sent to its limiter, as in `limiter.acquire(&policy, key).cost(3).await`.
+/// A call with options, which is made when it is awaited, as in `limiter.acquire(&policy, key).cost(3).await`.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, HOUR, MINUTE};
@@ -23,7 +23,7 @@ use crate::policy::{Allowed, Signals};
 /// tokens().check().await?; // spends nothing
 /// assert_eq!(tokens().send().await?.remaining(), 200); // the same as `tokens().await`
 ///
-/// // Reserve tokens that are not available yet, if they are due soon enough.
+/// // Reserve tokens that are not available yet.
 /// assert!(tokens().cost(400).reserve_within(MINUTE).await.is_err());
 /// assert!(tokens().cost(400).reserve().await?.delay() > 11 * MINUTE);
 ///
@@ -68,7 +68,7 @@ impl<'a, T> Acquire<'a, T> {
         self.with_signals(|signals| signals.country(code))
     }
 
-    /// Adds a label to the caller for deny lists and blocks.
+    /// Adds a label that describes the caller, for deny lists and blocks.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.label(name, value))
     }
@@ -89,12 +89,12 @@ impl<'a, T> Acquire<'a, T> {
     /// Like [`send`](Acquire::send), but spends nothing. The result describes the current state.
     ///
     /// # Errors
-    /// Fails if the backend cannot decide. After [`acquire`](RateLimiter::acquire), also fails if the call is denied.
+    /// Fails if the backend cannot decide. A call from [`acquire`](RateLimiter::acquire) also fails if it is denied.
     pub fn check(self) -> DecisionFuture<T> {
         self.decide(false)
     }
 
-    /// Sends the call, which makes the charge. Awaiting the call does the same.
+    /// Sends the call to the limiter, which makes the charge. Awaiting the call has the same effect.
     ///
     /// # Errors
     /// Fails in the same cases as [`check`](Acquire::check).
@@ -103,7 +103,7 @@ impl<'a, T> Acquire<'a, T> {
     }
 }
 
-/// These methods return a denial as an error. They are not available after [`try_acquire`](RateLimiter::try_acquire).
+/// These methods return a denial as an error. Calls from [`try_acquire`](RateLimiter::try_acquire) do not have them.
 impl Acquire<'_> {
     /// Reserves the tokens for when they become available, however far in the future that is. The caller must wait
     /// until the [delay](Reservation::delay) has passed. Dropping the [`Reservation`] keeps the charge.
@@ -132,7 +132,7 @@ impl Acquire<'_> {
     ///
     /// Do not use this method for attempts that must count, such as logins, because a client that disconnects would get
     /// its attempt back. Use [`limit`](RateLimiter::limit), or call [`into_receipt`](Reservation::into_receipt) before
-    /// the work.
+    /// starting the work.
     ///
     /// # Errors
     /// Fails if the call is denied, or if the backend cannot decide.
@@ -153,13 +153,13 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Dropping the future during the wait gives the charge back, whereas dropping the returned receipt keeps it. While
+    /// Dropping the future during the wait gives the charge back. Dropping the returned receipt keeps the charge. While
     /// calls are waiting, other calls for the same key [get nothing back](Receipt#what-can-be-given-back) when they
     /// settle their charges.
     ///
-    /// For waits of up to `w`, set [`max_reserved`](crate::Quota::max_reserved) to at least the number of tokens
-    /// refilled during `w`, and at least the cost of the most expensive call. A call that would have to wait is denied
-    /// if [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting.
+    /// To allow waits of up to `w`, set [`max_reserved`](crate::Quota::max_reserved) to at least the number of tokens
+    /// refilled during `w`, and to at least the cost of the most expensive call. A call that would have to wait is
+    /// denied if [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting.
     ///
     /// # Errors
     /// Fails in the same cases as [`reserve`](Acquire::reserve).

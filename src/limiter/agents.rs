@@ -11,7 +11,7 @@ use crate::policy::{DenyRule, Pattern};
 #[derive(Default)]
 pub(super) struct Agents {
     texts: Option<AhoCorasick>,
-    /// The rule for each text, in the order in which the automaton holds the texts.
+    /// The rule for each text, in the automaton's order.
     by_text: Vec<Arc<DenyRule>>,
     others: Vec<(Pattern, Arc<DenyRule>)>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn new(patterns: &[(&Pattern, &Arc<DenyRule>)]) -> Agents {
         let texts: Vec<_> = patterns.iter().filter_map(|(pattern, rule)| Some((pattern.inner()?, *rule))).collect();
-        // This kind needs the least memory. Building it fails only for more than two billion bytes of text.
+        // This kind of automaton needs the least memory. Building fails only for more than two billion bytes of text.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(texts.iter().map(|(text, _)| text))
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_list_that_a_file_may_contain_compiles_to_less_than_8_mb() {
+    fn the_largest_list_allowed_in_a_file_compiles_to_less_than_8_mb() {
         // The automaton is largest for texts without common prefixes.
         let text =
             |i: usize| (0..254).map(|at| char::from(b'a' + ((i * 7 + at * (i + 3)) % 26) as u8)).collect::<String>();

@@ -36,7 +36,7 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), but charges may reserve tokens, and can be settled or given back.
+    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can reserve tokens and be settled or given back.
     ///
     /// # Errors
     /// Fails in the same cases as [`Acquire::reserve`](super::Acquire::reserve).
@@ -88,8 +88,8 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Returns whether the quotas that the program defines, or those that currently apply, allow reservations. A quota
-    /// that is set at run time can therefore cause a denial, but not an error.
+    /// Returns whether any quota that the program defines for the caller, or any quota now in effect, allows
+    /// reservations. Therefore, a quota set at run time can cause a denial, but not an error.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let Charge { policy, subject, .. } = charge;
         policy.quotas_for(subject.tier_name()).iter().any(Quota::reserves)

@@ -1,11 +1,11 @@
 //! The block cache, which denies calls based on recently read rows of a remote backend (step 4).
 //!
-//! The cache stores rows, not verdicts. Further charges only add to a row's spent tokens. Therefore, unless tokens are
-//! given back, a call that is denied based on the cached row would also be denied by the backend, whatever it costs and
-//! however long it can wait. A changed quota refills the row at a different rate, so the backend is asked.
+//! The cache stores rows instead of verdicts, so it works for calls of any cost. Further charges can only add to the
+//! spent tokens of a row. Therefore, if the cached row denies a call, the backend would deny it too, unless tokens have
+//! been given back. If the quota has changed, the row is refilled at a different rate, so the backend is asked.
 //!
-//! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets and
-//! quota changes made by other processes, so it uses a row for at most [`MAX_AGE`].
+//! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets or
+//! quota changes by other processes, so it uses a row for at most [`MAX_AGE`].
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl BlockCache {
         let mut rows: SmallVec<[CachedRow; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
             let id = take.digest();
-            // Only the backend can compute the time at which several takes fit into one window together.
+            // Only the backend can compute when several takes fit into one window together.
             if rows[..i].iter().any(|row| row.id == id) {
                 return None;
             }
@@ -148,8 +148,8 @@ impl BlockCache {
     }
 }
 
-/// Returns whether a denied take may be granted earlier than computed. This is possible only for a wait that spans
-/// several windows, because such a wait is shorter if it begins later in its first window.
+/// Returns whether a denied take might be granted earlier than computed. This can happen only if the wait spans several
+/// windows, because such a wait is shorter if it begins later in its first window.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()
@@ -161,7 +161,7 @@ impl Bucket {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// Replaces the entry for the same row or, if there is none, the entry with the oldest backend call.
+    /// Replaces the entry for the same row. If there is none, uses a free place or replaces the oldest entry.
     fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {

@@ -83,7 +83,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the [failure mode](RateLimiterBuilder::on_failure) of one policy, identified by its name.
+    /// Sets the [failure mode](RateLimiterBuilder::on_failure) for one policy, which is identified by its name.
     #[must_use]
     pub fn on_failure_of(mut self, policy: &Policy, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.of.insert(policy.name().as_str().to_owned(), mode);
@@ -121,7 +121,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many rows of a remote backend are cached, at 100 bytes each. 0 turns the cache off. Defaults to 16,384.
+    /// Sets how many rows of a remote backend are cached (100 bytes each; 0 turns the cache off). Defaults to 16,384.
     ///
     /// A cached row is used for one second. If it shows that the backend would deny a call, the call is denied without
     /// contacting the backend. Refunds, resets and quota changes made by this limiter take effect immediately. Changes
@@ -132,16 +132,16 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many of a quota's [shards](Quota::shards) are read by checks, snapshots and the status endpoint, from 1
-    /// to [`Quota::MAX_SHARDS`], which is the default. If a quota has more shards than this number, a random sample of
-    /// them is read, and the number of remaining tokens is an estimate.
+    /// Sets how many of a quota's [shards](Quota::shards) are read by checks, snapshots and the status endpoint: at
+    /// least 1 and at most [`Quota::MAX_SHARDS`], which is the default. If a quota has more shards than this number, a
+    /// random sample of them is read, and the number of remaining tokens is an estimate.
     #[must_use]
     pub fn sample_shards(mut self, shards: u64) -> RateLimiterBuilder {
         self.sample_shards = shards.clamp(1, Quota::MAX_SHARDS) as u8;
         self
     }
 
-    /// Adds an [observer](Observer), which is notified of every decision. May be called repeatedly. Default: none.
+    /// Adds an [observer](Observer), which is notified of every decision. Can be called several times.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));

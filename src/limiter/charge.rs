@@ -17,7 +17,7 @@ use crate::policy::{Policy, Signals, Subject};
 /// let limiter = RateLimiter::default();
 /// let caller = Signals::new().ip([192, 0, 2, 7].into()); // for deny lists and blocks
 /// limiter.limit_all([Charge::new(&TOKENS, "ada").cost(700).signals(caller), Charge::new(&CALLS, "ada")]).await?;
-/// let tokens = Charge::new(&TOKENS, "ada").cost(500).reserve(); // 500 tokens are not available yet
+/// let tokens = Charge::new(&TOKENS, "ada").cost(500).reserve(); // only 300 tokens are available
 /// let reservation = limiter.hold_all([tokens, Charge::new(&CALLS, "ada").reserve_within(30 * SECOND)]).await?;
 /// assert!(reservation.delay() > 10 * SECOND);
 /// # Ok(()) }
@@ -60,7 +60,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Sets the caller's signals for deny lists and blocks. A call uses the signals of its first charge that has any.
+    /// Sets the caller's signals for deny lists and blocks. A call uses the signals of the first charge that has any.
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {
         self.signals = Some(Box::new(signals));

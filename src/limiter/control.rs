@@ -38,22 +38,22 @@ impl RateLimiter {
     /// ```
     ///
     /// The change takes effect immediately in this limiter and its clones, and within a second in all other limiters on
-    /// a shared backend, including limiters that start later.
+    /// a shared backend. It also applies to limiters that start later.
     ///
     /// # Errors
-    /// Fails if the quota denies everything or its algorithm is not the policy's, if 100,000 changes are already in
-    /// effect, or if the backend cannot publish the change. If publishing fails, the change may still have been made.
+    /// Fails if the quota is invalid (it denies everything, or its algorithm is not the policy's), if 100,000 changes
+    /// are in effect, or if publishing the change fails. In the last case, the change may still have been made.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
         self.change(policy, Setting::Quotas(QuotaScope::All, quotas)).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), but for the callers of one tier. A quota set for a tier takes
+    /// Like [`set_quota`](RateLimiter::set_quota), but for the callers in one tier. A quota set for a tier takes
     /// precedence over a quota set for all callers.
     ///
     /// # Errors
-    /// Fails in the same cases as [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
+    /// Fails in the same cases as [`set_quota`](RateLimiter::set_quota), and if a quota is set for an unknown tier.
     pub async fn set_tier_quota(
         &self,
         policy: &Policy,
@@ -69,7 +69,7 @@ impl RateLimiter {
     }
 
     /// Like [`set_quota`](RateLimiter::set_quota), but for one key. A quota set for a key takes precedence over all
-    /// other quotas, including the caller's [own](Subject::quota).
+    /// other quotas, including the [caller's own](Subject::quota).
     ///
     /// # Errors
     /// Fails in the same cases as [`set_quota`](RateLimiter::set_quota).
@@ -102,7 +102,7 @@ impl RateLimiter {
             return Err(SetQuotaError::TooMany);
         }
         let content = NoticeContent::Override(change);
-        // A notice channel also delivers the change to this limiter, in the same order as to all other limiters.
+        // If there is a notice channel, it delivers the change to this limiter too, in the same order as to all others.
         if self.inner.backend.notice_channel().is_none() {
             self.inner.apply([(content.clone(), Duration::ZERO)], false);
         }
@@ -110,7 +110,7 @@ impl RateLimiter {
     }
 
     /// Blocks a signal for the given duration. On a shared backend, the block takes effect in all processes within a
-    /// second. A new block on a signal replaces the earlier block, even if the earlier block lasts longer. Unlike
+    /// second. A new block on a signal replaces the earlier block, even if that block would have lasted longer. Unlike
     /// automatic blocks, manual blocks are never dropped before they end. If a call is already waiting when its key is
     /// blocked, the call is denied at its due time.
     ///
@@ -183,9 +183,9 @@ impl RateLimiter {
         }
     }
 
-    /// Gives this process's [leases](crate::Policy::leases) back to the backend. Call this method before the program
-    /// exits, after its last use of the limiter. Otherwise, the leased tokens stay spent until the leases end, which
-    /// takes up to four seconds.
+    /// Gives this process's [leases](crate::Policy::leases) back to the backend. Call this method after the last use of
+    /// the limiter, before the program exits. Otherwise, the leased tokens stay spent until the leases end, which takes
+    /// up to four seconds.
     ///
     /// # Errors
     /// Fails if the backend fails.
@@ -196,8 +196,8 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the number of rows that the backend holds in this process for each policy, in descending order. The list
-    /// is empty for a remote backend. Policies after the first 1,024 are counted together as `(others)`.
+    /// Returns the number of rows that the backend holds in this process for each policy, largest number first. The
+    /// list is empty for a remote backend. Policies after the first 1,024 are counted together as `(others)`.
     pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         self.inner.backend.rows_by_policy()
     }
@@ -232,7 +232,7 @@ pub struct Stats {
     pub circuit_open: Option<bool>,
     /// The number of calls that are waiting for their due times.
     pub waiting: usize,
-    /// The number of callers whose denials are counted, including blocked callers.
+    /// The number of callers whose denials are being counted, including blocked callers.
     pub offenders: usize,
     /// The number of active blocks, manual and automatic.
     pub blocked: usize,
@@ -252,7 +252,7 @@ pub struct Stats {
 }
 
 impl Inner {
-    /// Deletes the given rows, each with its number of shards. Returns whether a row was found.
+    /// Deletes rows, each given with its number of shards. Returns whether any row was found.
     pub(super) fn reset(&self, rows: &[(RowId<'_>, u8)]) -> BackendFuture<bool> {
         let mut shards: SmallVec<[RowId<'_>; 2]> = SmallVec::new();
         for (row, number) in rows {
@@ -275,7 +275,7 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache. Call this after the backend; otherwise, an outdated row may be cached again.
+    /// Removes rows from the block cache. Call the backend first; otherwise, an outdated row might be cached again.
     pub(super) fn forget_denials(&self, windows: impl Iterator<Item = Digest>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(windows);
@@ -295,7 +295,7 @@ impl Inner {
         }
     }
 
-    /// Applies notices, each with its age. If `all` is true, they replace all settings except blocks and pauses.
+    /// Applies notices, each given with its age. If `all` is true, they replace all settings except blocks and pauses.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = (NoticeContent, Duration)>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
@@ -305,7 +305,7 @@ impl Inner {
                 NoticeContent::Override(change) => changes.push((change, since)),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, since, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // If this process's table is full, the block is ignored.
+                // If this process's block table is full, the block is ignored.
                 NoticeContent::ManualBlock(id, Some(lasts)) => {
                     self.guard.manual.block(id, now, now + lasts);
                     self.guard.manual.describe(id, BlockOrigin { since, rule: None });

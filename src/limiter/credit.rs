@@ -10,8 +10,8 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{Policy, Subject, random};
 
 impl RateLimiter {
-    /// Gives `tokens` tokens back to a key, for example to compensate a customer for an outage. A key never has more
-    /// tokens than its capacity, so at most its spent tokens are given back. If several quotas apply, each of them is
+    /// Gives tokens back to a key, for example to compensate a customer for an outage. A key never has more tokens than
+    /// its capacity, so it gets back no more tokens than it has spent. If several quotas apply, each of them is
     /// credited. Returns whether any tokens were given back.
     ///
     /// ```
@@ -30,11 +30,11 @@ impl RateLimiter {
     ///
     /// If a quota has [shards](crate::Quota::shards), each shard is credited with an equal share of the tokens. Blocks
     /// stay in effect, and waiting calls keep their due times. In a memory backend whose table is full, keys that share
-    /// a row cannot be credited. See [`remaining`](RateLimiter::remaining) for how to identify a client that a layer
-    /// limits. The credit takes effect even if the future is dropped.
+    /// a row cannot be credited. The credit takes effect even if the future is dropped. See
+    /// [`remaining`](RateLimiter::remaining) for how to identify a client that a layer limits.
     ///
     /// # Errors
-    /// Fails if the backend fails. The credit may still have been made.
+    /// Fails if the backend fails. In this case, the credit may still have been made.
     pub fn credit(&self, policy: &Policy, subject: impl Into<Subject>, tokens: u64) -> BackendFuture<bool> {
         let (inner, subject) = (&*self.inner, subject.into());
         if tokens == 0 {
@@ -75,13 +75,13 @@ impl RateLimiter {
     /// Resets all keys of a policy, so that each key has its whole quota again. The policy is identified by its name.
     /// Blocks and pauses stay in effect, and so do quotas and enforcement settings that were changed at run time.
     ///
-    /// The policy continues with rows of a new *generation*. The old rows stay in the backend until they expire, and
-    /// charges that were made before the reset are settled on them. If a memory backend's table is full, the spent
-    /// tokens of keys that share rows may stay spent.
+    /// After the reset, the policy uses rows of a new *generation*. The old rows stay in the backend until they expire.
+    /// Charges made before the reset are settled on the old rows. If a memory backend's table is full, tokens spent by
+    /// keys that share rows may stay spent.
     ///
-    /// Other limiters on a shared backend receive the reset within a second. Until then, they charge the old rows, so a
-    /// key may spend tokens from both the old and the new row. If the server loses the notice of the reset, the old
-    /// rows are used again unless they have expired.
+    /// Other limiters on a shared backend learn of the reset within a second. Until then, they charge the old rows, so
+    /// a key can spend tokens from both its old and its new row. If the server loses the notice of the reset, old rows
+    /// that have not expired are used again.
     ///
     /// # Errors
     /// Fails if 100,000 changes are already in effect, or if the backend cannot publish the reset. If publishing fails,

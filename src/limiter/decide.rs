@@ -64,7 +64,7 @@ impl CallState {
         CallState { take, waits, others, enforced, shadow, first_decisions, began, permit, caller }
     }
 
-    /// Returns the takes to try after a denial, at most once per call.
+    /// Returns the takes to try after a denial, or `None` if there are none or they were already tried.
     #[inline]
     fn other_takes<'a>(&mut self, takes: &[Take<'a>], steps: &Steps) -> Option<Takes<'a>> {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
@@ -105,7 +105,7 @@ impl RateLimiter {
         let Inner { guard, .. } = &*self.inner;
         let CallContext { take, enforced, waits, guarded, patience, signals } = context;
 
-        // 1. Resolve the row and its quotas: those set at run time, the caller's own, the tier's, or the policy's.
+        // 1. Resolve the row and its quotas: those set at run time, or those of the caller, its tier or the policy.
         //    If the caller has its own quotas, `changed` contains no quotas set for its tier or for all callers.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
@@ -238,7 +238,7 @@ impl RateLimiter {
         self.observe(&CallState::of(true, true, &[]), denied);
     }
 
-    /// 5. The backend decides all takes at the same instant, and grants either all of them or none of them.
+    /// 5. The backend decides all takes at the same instant, and grants all or none of them.
     #[inline]
     fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, leases, observers, .. } = &*self.inner;
@@ -319,7 +319,7 @@ impl RateLimiter {
         Ok(decisions(takes, &steps))
     }
 
-    /// 7. Protect: count denials, and block callers that have too many of them. 8. Observe: notify the observers.
+    /// 7. Protect: count denials, and block callers with too many denials. 8. Observe: notify the observers.
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && (!decided.is_allowed() || decided.is_shadowed()) {

@@ -43,15 +43,15 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// A rule for a key matches only that exact key, including its type: the text `"7"` differs from the number 7 and from
 /// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
 /// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches combined keys that contain this
-/// key, such as those of `bearer().and(client_ip())`. To deny other combined keys, deny the whole key. To deny an
-/// address, deny its network. [`Key::anonymous`] matches all callers without a key.
+/// key, such as those of `bearer().and(client_ip())`. To deny any other combined key, list the whole key. To deny an
+/// address, list its network. A rule for [`Key::anonymous`] matches all callers without a key.
 ///
-/// If a layer can never apply a rule, the layer panics when it wraps a service, and the message explains what to add. A
+/// A layer panics when it wraps a service if it can never apply one of the rules. The message explains what to add. A
 /// rule with the wrong type of key is not detected if the layer's keys come from a closure, an extractor with [`map`]
 /// or a custom extractor. Unmatchable rules that are added later are counted in
-/// [`Stats::mistakes`](crate::limiter::Stats::mistakes), and [reported](crate::observe::Observer::mistake) once for
-/// each kind of rule. If another layer or a handler applies the rule, turn the check off with
-/// [`ignore_unmatched_deny_rules`](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// [`Stats::mistakes`](crate::limiter::Stats::mistakes). Each kind of unmatchable rule is
+/// [reported](crate::observe::Observer::mistake) once. If another layer or a handler applies the rules, turn the check
+/// off with [`ignore_unmatched_deny_rules`](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]

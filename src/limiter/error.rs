@@ -5,7 +5,7 @@ use std::fmt;
 use crate::backend::Error;
 use crate::policy::{Denied, KeyError, PolicyName};
 
-/// The reason why a call failed: the call was denied, the backend could not decide, or the program contains a mistake.
+/// The reason why a call failed: for example, a denial or a backend error.
 ///
 /// With the `axum` feature, a handler can return the error as a response. The status is 429 for a denial, 503 for a
 /// backend error, the error's own status for a key error, and 500 for `NoReservations`.

@@ -18,15 +18,15 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
-///     .on_failure(FailureMode::fallback(0.25)) // each of four processes allows a quarter
+///     .on_failure(FailureMode::fallback(0.25)) // each of four processes allows a quarter of the quota
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
 ///     .build();
 /// # Ok(()) }
 /// ```
 ///
-/// A call that charges several policies fails if any of them has the mode `Deny`. A call that the backend does not
-/// support ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the
-/// failure mode decided. Once the backend has recovered, it does not know about the charges made during the failure.
+/// A call with charges under several policies fails if any of these policies has the mode `Deny`. A call that the
+/// backend does not support ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether
+/// the backend or the failure mode decided. A recovered backend does not know about charges made during the failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -44,9 +44,9 @@ pub enum FailureMode {
 }
 
 impl FailureMode {
-    /// Lets a limiter in this process decide. Each quota's rate, capacity and reservations are multiplied by `share`
-    /// and rounded down, but not below one token. With a share of 1/n each, `n` processes are together as strict as the
-    /// quota. Tokens that are spent during one outage still count in the next outage, until they are refilled.
+    /// Lets a limiter in this process decide. Each quota's rate, capacity and maximum reservation are multiplied by
+    /// `share` and rounded down, but not below one token. If `n` processes each use a share of 1/n, they allow about as
+    /// much as the quota in total. Tokens spent during an outage still count in the next one, until they are refilled.
     ///
     /// # Panics
     /// Panics unless `share` is above 0 and at most 1.

@@ -37,7 +37,7 @@ impl RateLimiter {
         self.decide(&[(policy, subject, Ask::cost(0))], context)
     }
 
-    /// Finds a caller's tier from its row, which contains the stamp of the last quota that was charged. Returns `None`
+    /// Infers a caller's tier from its row, which contains the stamp of the quota that was last charged. Returns `None`
     /// if this quota is the policy's own, belongs to several tiers, or is unknown.
     pub(crate) fn tier_of(&self, policy: &Policy, subject: &Subject, decisions: &Decisions) -> Option<String> {
         let (quota, row) = decisions.iter().next()?.rows().next()?;

@@ -8,7 +8,7 @@ use crate::policy::{DenyRule, Digest, Enforce, PolicyName, Quotas};
 impl RateLimiter {
     /// Returns the quotas that any process on the backend has [set](RateLimiter::set_quota) at run time, ordered by
     /// policy. Within a policy, the quota for all callers comes first, followed by the quotas for tiers and for keys.
-    /// The list includes quotas that have no effect in this process, because the policy has a different algorithm or no
+    /// The list includes quotas that have no effect in this process because the policy has a different algorithm or no
     /// such tier.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list(self.inner.time.now())
@@ -19,8 +19,8 @@ impl RateLimiter {
         self.inner.overrides.list_enforcements(self.inner.time.now())
     }
 
-    /// Returns the active blocks of this process, in arbitrary order. A caller with a [manual](RateLimiter::block) and
-    /// an automatic block is listed twice.
+    /// Returns the active blocks in this process, in arbitrary order. A caller with both a [manual](RateLimiter::block)
+    /// and an automatic block is listed twice.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }
@@ -61,8 +61,8 @@ pub struct SetEnforcement {
 pub struct Block {
     /// The digest of the blocked key or signal. For a key, this is the result of [`RateLimiter::digest`].
     pub digest: Digest,
-    /// The blocked address, user agent or label. `None` for keys, which are not stored; for blocks made by other
-    /// processes, which share only digests; and for texts longer than [`DenyRule::MAX_LENGTH`].
+    /// The blocked address, user agent or label. `None` for a key (keys are not stored), for a block made by another
+    /// process (processes share only digests), and for a text longer than [`DenyRule::MAX_LENGTH`].
     pub rule: Option<DenyRule>,
     /// The time since the block was made, in this or another process.
     pub age: Duration,

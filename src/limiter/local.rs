@@ -39,5 +39,5 @@ impl LocalTime {
     }
 }
 
-/// The local time at which a limiter is built. It is a century, so that changes before then have positive local times.
+/// The local time when a limiter is built: 100 years, so that changes made earlier also have positive local times.
 const BEGIN: Micros = Micros::new(100 * 365 * 86_400_000_000);

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A mistake that a limiter noticed in the program and reported to an [`Observer`](crate::observe::Observer).
 ///
-/// Every occurrence is counted in [`Stats::mistakes`](crate::limiter::Stats). Each mistake is also reported once to the
-/// observers, up to 256 mistakes in total. The `Display` output describes the mistake and how to fix it, but never
-/// contains a key.
+/// Every occurrence is counted in [`Stats::mistakes`](crate::limiter::Stats). Each mistake is also reported to the
+/// observers once, up to a total of 256 mistakes. The `Display` output describes the mistake and how to fix it. It
+/// never contains a key.
 ///
 /// ```
 /// use tollgate::{observe::{Decided, Mistake, Observer}, MemoryBackend, Policy, Quota, RateLimiter, Subject};
@@ -61,9 +61,9 @@ pub enum MistakeKind {
     ImpossibleCost,
     /// A layer without [`grpc`](crate::RateLimitLayer::grpc) refused a gRPC request with a plain HTTP status.
     PlainGrpcRefusal,
-    /// A [deny list](crate::protection::DenyList) has a rule that one of the layers can never apply.
+    /// A [deny list](crate::protection::DenyList) contains a rule that one of the layers can never apply.
     UnmatchedDenyRule,
-    /// A request was refused because it lacks the peer address that [`key::client_ip`](crate::key::client_ip) needs.
+    /// A request was refused because it lacked the peer address that [`key::client_ip`](crate::key::client_ip) needs.
     MissingPeer,
     /// The closure of [`RouteLimits::choose`](crate::RouteLimits::choose) returned an unknown name.
     UnknownPolicy,
@@ -90,7 +90,7 @@ impl MistakeKind {
 #[non_exhaustive]
 pub struct Mistakes {
     /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. Only the first
-    /// 10,000 names, and the first 65,536 policies created for single calls, are compared. Quotas that are
+    /// 10,000 names and the first 65,536 policies created for single calls are compared. Quotas that are
     /// [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
     /// Charges for callers with a tier that the policy does not have. Policies without tiers do not count.
@@ -101,9 +101,9 @@ pub struct Mistakes {
     pub impossible_costs: u64,
     /// gRPC requests that were refused with a plain HTTP status.
     pub plain_grpc_refusals: u64,
-    /// Rules that one of the layers can never apply. A layer counts one rule of each kind per change of the deny list.
+    /// Rules that one of the layers can never apply. A layer counts one rule of each kind per change to the deny list.
     pub unmatched_deny_rules: u64,
-    /// Requests that were refused because they lack the peer address.
+    /// Requests that were refused because they lacked the peer address.
     pub missing_peers: u64,
     /// Requests for which the closure of [`RouteLimits::choose`](crate::RouteLimits::choose) returned an unknown name.
     pub unknown_policies: u64,

@@ -51,13 +51,13 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns `true` if it must be reported, because it is new and there was space to remember it.
+    /// Counts a mistake. Returns whether it must be reported, that is, whether it is new and could be remembered.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;
         for probe in 0..PROBES {
             let slot = &self.reported.0[(hash >> SHIFT).wrapping_add(probe) as usize % SLOTS];
-            // The slot is read before it is written, because a write makes other threads wait for the cache line.
+            // The slot is read before it is written, because a write would make other threads wait for the cache line.
             let known = match slot.load(Relaxed) {
                 0 => slot.compare_exchange(0, hash, Relaxed, Relaxed).err(),
                 known => Some(known),
@@ -71,7 +71,7 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it differs from all known policies of the same name, returns the quotas of the first one.
+    /// Adds a policy. If it conflicts with known policies of the same name, returns the quotas of the first of them.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +132,7 @@ impl Inner {
     #[cold]
     pub(super) fn unknown_tier(&self, policy: &Policy, tier: &str) {
         if policy.tiers().next().is_none() {
-            return; // All callers have the same quota.
+            return; // A policy without tiers treats all tiers alike.
         }
         let name = policy.name();
         self.mistake(MistakeKind::UnknownTier, (name.as_str(), tier), || {

@@ -97,7 +97,7 @@ pub(crate) use waiting::WaitSlot;
 /// assert_eq!(limiter.try_limit(&LOGIN, "ada").await?.remaining(), 3);
 /// limiter.limit_now(&LOGIN, "ada")?; // without awaiting
 ///
-/// // Charge several policies together. Either all of the charges are made, or none of them.
+/// // Charge several policies together. Either all charges are made, or none are.
 /// limiter.limit_all([Charge::new(&LOGIN, "ada"), Charge::new(&CHAT, "ada").cost(1200)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, "ada").await?, 8800);
 ///

@@ -1,4 +1,4 @@
-//! The notices that limiters on a shared backend exchange: changed policies, blocks and pauses.
+//! The notices that limiters on a shared backend exchange: policy changes, blocks and pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl NoticeContent {
                             QuotaScope::Tier(tier) => format!("\0tier\0{tier}"),
                             QuotaScope::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
                         };
-                        // The tier comes last because, unlike a policy's name, it may contain a NUL.
+                        // The tier comes last because, unlike a policy's name, it can contain a NUL.
                         (format!("quota\0{policy}{scope}"), quotas.as_ref().map(|quotas| quotas.to_string()))
                     }
                     Setting::Enforcement(enforce) => {

@@ -53,13 +53,13 @@ pub trait Observer: Send + Sync + 'static {
     /// Called for each charge of a call, after the decision.
     fn decided(&self, observed: &Decided<'_>);
 
-    /// Called for each charge before its decision, if [`needs_keys`](Observer::needs_keys) returns true. Not called for
-    /// checks. Only this method receives keys; all other methods receive digests.
+    /// Called for each charge before it is decided, if [`needs_keys`](Observer::needs_keys) returns true. Not called
+    /// for checks. Only this method receives keys; all other methods receive digests.
     fn requested(&self, requested: &Requested<'_>) {
         let _ = requested;
     }
 
-    /// Returns whether [`requested`](Observer::requested) is called, which must not change. Returns false by default.
+    /// Returns whether [`requested`](Observer::requested) is called. The result must not change. The default is false.
     fn needs_keys(&self) -> bool {
         false
     }
@@ -167,7 +167,7 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Returns the time from the call to its decision, or `None` for a backend in this process.
+    /// Returns the time from asking a remote backend until the decision, or `None` if no remote backend was asked.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -177,8 +177,8 @@ impl<'a> Decided<'a> {
         self.check
     }
 
-    /// Returns the caller's [tier](crate::Subject::tier), if the policy has this tier. Of the tiers that a limiter
-    /// encounters, only the first 64 are distinguished, and all others are reported as `(others)`.
+    /// Returns the caller's [tier](crate::Subject::tier), if the policy has this tier. Only the first 64 tiers that a
+    /// limiter encounters are distinguished. All others are reported as `(others)`.
     pub const fn tier(&self) -> Option<&'a str> {
         self.tier
     }
@@ -271,7 +271,7 @@ impl<'a> Failed<'a> {
         self.error
     }
 
-    /// Returns the time from the call to the error, or `None` for a backend in this process.
+    /// Returns the time from asking a remote backend until the error, or `None` for a backend in this process.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -379,7 +379,7 @@ pub struct Audited<'a> {
 }
 
 impl<'a> Audited<'a> {
-    /// Returns the name of the operator, as returned by the program's authorization.
+    /// Returns the operator's name, which the program's authorization function provides.
     pub const fn operator(&self) -> &'a str {
         self.operator
     }

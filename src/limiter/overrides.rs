@@ -57,7 +57,7 @@ pub(super) enum QuotaScope {
     Key(Digest),
 }
 
-/// The settings that apply to a charge. The default value means that there are no overrides.
+/// The overrides that apply to a charge. By default, there are none.
 #[derive(Debug, Default)]
 pub(super) struct Overridden {
     pub(super) quotas: Option<Arc<Quotas>>,
@@ -210,8 +210,8 @@ impl Overrides {
 
 impl PolicyOverrides {
     /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for a tier or for all callers
-    /// apply only if the caller does not have its own quotas. Quotas with a different algorithm from the policy's,
-    /// which another version of the program may have set, are ignored.
+    /// apply only if the caller does not have its own quotas. Quotas whose algorithm is not the policy's are ignored.
+    /// Another version of the program may have set them.
     fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.quotas.is_empty() {
             return None;
@@ -253,16 +253,16 @@ fn count(policies: &OverrideMap) -> usize {
 
 const MAX_OVERRIDES: usize = 100_000;
 
-/// The reason why a policy was not changed at run time. `source()` is delegated to the inner error.
+/// The reason why a change at run time failed. `source()` is delegated to the inner error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
-    /// The quota denies everything, its algorithm is not the policy's, the policy has no such tier, or the share to
-    /// enforce is not between 0.0 and 1.0.
+    /// The change is invalid: the quota denies everything, its algorithm is not the policy's, the policy does not have
+    /// the tier, or the share to enforce is not between 0.0 and 1.0.
     Quota(PolicyError),
     /// 100,000 changes are already in effect.
     TooMany,
-    /// The change could not be published, but may still have been made, in this and other processes.
+    /// The change could not be published, but it may still have been made in this and other processes.
     Backend(Error),
 }
 

@@ -54,8 +54,8 @@ impl RateLimiter {
     }
 
     /// Returns the number of whole tokens that `subject` can spend. If the backend fails, the [failure
-    /// mode](crate::FailureMode) decides instead. Use [`try_check`](RateLimiter::try_check) to find out whether this
-    /// has happened.
+    /// mode](crate::FailureMode) determines the result. To find out whether this has happened, use
+    /// [`try_check`](RateLimiter::try_check).
     ///
     /// To look up a client that a layer limits, pass the same key **and the same tier** as the layer. Without the tier,
     /// the policy's own quota is used. The layer's extractor creates the key from a request
@@ -83,8 +83,8 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns a copy of a key's row with its quota. As long as nothing is spent, later decisions can be computed from
-    /// it. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
+    /// Returns a snapshot of a key's row and quota. Later decisions can be computed from it while nothing is spent. If
+    /// there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.
@@ -116,9 +116,9 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quotas that apply to `subject`. In order of precedence, these are the quotas set at run time for the
-    /// key, the caller's own quotas, the quotas set at run time for the tier, those set at run time for all callers,
-    /// the quotas that the policy defines for the tier, and the policy's own quotas.
+    /// Returns the quotas that apply to `subject`. The order of precedence is: quotas set at run time for the key, the
+    /// caller's own quotas, quotas set at run time for the tier, quotas set at run time for all callers, quotas that
+    /// the policy defines for the tier, and the policy's own quotas.
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));
@@ -132,8 +132,8 @@ impl RateLimiter {
         self.inner.overrides.quotas(policy, &subject, None).map_or(*policy.quotas_for(tier), |quotas| *quotas)
     }
 
-    /// Returns the digest of a key, or of the anonymous key for `None`. Decisions, log events and [`RowId`] contain
-    /// digests, which are the same in all limiters with the same [secret](crate::limiter::RateLimiterBuilder::secret).
+    /// Returns the digest of a key, as it appears in decisions, log events and [`RowId`]. `None` is the anonymous key.
+    /// Limiters with the same [secret](crate::limiter::RateLimiterBuilder::secret) return the same digests.
     pub fn digest(&self, key: Option<&Key>) -> Digest {
         self.row_key(key)
     }

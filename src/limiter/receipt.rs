@@ -39,11 +39,11 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # What can be given back
 /// If the actual cost is higher than the charge, the difference is always charged, even if this takes the key over its
-/// capacity. If it is lower, the difference is given back, with these exceptions, which keep the key within its quota:
-/// - Tokens that were refilled in the meantime are not given back a second time. The charges of one key can be settled
+/// capacity. If the actual cost is lower, the difference is given back, with the following exceptions:
+/// - Tokens that were refilled in the meantime are not given back a second time. The charges for one key can be settled
 ///   in any order, but a refill between two settlements may reduce the number of tokens given back.
-/// - If, at the time of settlement, other calls for the key (such as requests in `wait_up_to`) hold reservations that
-///   are not yet due, the difference is forfeited. If requests may wait, estimate their costs closely.
+/// - The difference is forfeited if other calls for the key, such as calls waiting in `wait_up_to`, hold reservations
+///   that are not yet due. If calls can wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.
 /// - Tokens that a [credit](crate::RateLimiter::credit) has given back are not given back again. After a credit, the
 ///   whole difference may be forfeited.
@@ -71,7 +71,7 @@ impl Receipt {
         Receipt { inner: Arc::new(ReceiptInner { limiter: limiter.clone(), decisions, settled }), charges }
     }
 
-    /// Returns the decisions on all charges of the call, even for a receipt returned by [`of`](Receipt::of).
+    /// Returns the decisions on all charges of the call, even if this receipt was returned by [`of`](Receipt::of).
     pub fn decisions(&self) -> &Decisions {
         &self.inner.decisions
     }
@@ -84,7 +84,7 @@ impl Receipt {
         self.charges.contains(&first).then(|| self.at(first, charge))
     }
 
-    /// Returns, for each charge of the call, its decisions and the index of the first one.
+    /// Returns the decisions on each charge of the call, with the index of the first decision.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (usize, &[Decision])> {
         self.inner.decisions.charges().scan(0, |next, charge| {
             let first = *next;
@@ -100,8 +100,9 @@ impl Receipt {
     /// Adjusts each unsettled charge, under every policy, to `actual` tokens. To settle the charge under only one
     /// policy, use [`of`](Receipt::of).
     ///
-    /// Returns `false` if part of the difference is [forfeited](Receipt#what-can-be-given-back). The settlement is
-    /// carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
+    /// Returns `false` if part of the difference is [forfeited](Receipt#what-can-be-given-back), or if all charges are
+    /// already settled. The settlement is carried out even if the future is dropped, so `drop(receipt.settle(n))` works
+    /// in a `Drop` implementation.
     ///
     /// # Errors
     /// Fails if the backend fails, in which case the charge may or may not have been settled.

@@ -128,7 +128,7 @@ impl Reservation {
     /// then made again when the pause ends.
     ///
     /// # Errors
-    /// Fails if the key is [blocked](RateLimiter::block) at the due time, or if the charges cannot be made again.
+    /// Fails if the key is [blocked](RateLimiter::block) at the due time, or if a retry after a pause fails.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own timers.
@@ -219,7 +219,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Creates a reservation that is given back when it is dropped.
+/// Creates a reservation whose charges are given back when it is dropped.
 pub(super) fn held(limiter: &RateLimiter, answer: Answer) -> Result<Reservation, LimitError> {
     Ok(Reservation::new(limiter, answer?.into_result()?.into_inner(), Duration::ZERO, None))
 }

@@ -1,7 +1,7 @@
 //! The choice of shards (step 3), for quotas that are divided among several rows.
 //!
-//! Two shards are drawn at random. The limiter first tries the shard that had more tokens when it was last read. If the
-//! charge is denied, the limiter tries the other shard. The levels of the shards are only hints, so they are stored in
+//! Two shards are drawn at random. The limiter first tries the shard that had more tokens when last read. If that shard
+//! denies the charge, the limiter tries the other one. The levels of the shards are only hints, so they are stored in
 //! a table of fixed size, in which shards may overwrite each other's entries.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::policy::{Digest, Part, Placement, random};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) struct Shards {
-    /// For each shard, the instant in microseconds at which it will be full. The table is created on first use.
+    /// The instant at which each shard will be full, in microseconds. The table is created on first use.
     levels: OnceLock<Box<[AtomicU64]>>,
     placement: Placement,
     sample: u8,
@@ -32,7 +32,7 @@ impl Shards {
         Shards { levels: OnceLock::new(), placement: Placement::random(), sample }
     }
 
-    /// Moves each take whose quota has several shards to one of these shards. If several takes of a key have the same
+    /// Moves each take whose quota has several shards to one of the shards. If several takes of a key have the same
     /// number of shards, they move to the same shard, so that their rows are in one slot of a cluster.
     #[inline]
     pub(super) fn choose(&self, takes: &mut [Take<'_>]) -> Others {
@@ -106,7 +106,7 @@ impl Shards {
     }
 }
 
-/// Returns the takes to try after a denial, in which the denied keys use their other shards. Returns `None` if an
+/// Returns the takes for a second attempt, in which the denied keys use their other shards. Returns `None` if an
 /// enforced take without another shard was denied, because a second attempt would not help.
 pub(super) fn other_takes<'a>(takes: &[Take<'a>], others: &Others, steps: &[Step]) -> Option<Takes<'a>> {
     if others.is_empty() || takes.len() != steps.len() {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_different_shards_are_drawn_evenly() {
+    fn all_pairs_of_different_shards_are_equally_likely() {
         for shards in [2u8, 3, 7, 64] {
             let mut counts = vec![0u32; usize::from(shards) * usize::from(shards)];
             let pairs = u32::from(shards) * u32::from(shards - 1);

@@ -19,7 +19,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// assert_eq!(snapshot.available(snapshot.now()), 0);
 /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
 ///
-/// // Compute when three tokens can be spent.
+/// // Compute how long to wait for three tokens.
 /// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
 /// assert_eq!(later.verdict, Verdict::Deny { retry: Some(18 * SECOND) });
 /// # Ok(()) }
@@ -63,13 +63,13 @@ impl Snapshot {
         &self.name
     }
 
-    /// Returns the quota, with the window boundaries of this key.
+    /// Returns the quota, with this key's window boundaries.
     pub const fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Returns the state of the first of the [rows](Snapshot::rows). If the caller is blocked or on a deny list, the
-    /// row is reported as fully spent without being read.
+    /// Returns the state of the first [row](Snapshot::rows). If the caller is blocked or on a deny list, the row is
+    /// reported as fully spent without being read.
     pub fn state(&self) -> &State {
         &self.rows[0].1
     }
@@ -137,17 +137,17 @@ impl Snapshot {
     /// - `spent` and `ts`: [`State::spent`] and [`State::at`]. Tokens refilled after `ts` have not yet been subtracted.
     /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window, otherwise 0.
     /// - `now` and `not_before`: [`now`](Snapshot::now), and [`not_before`](Snapshot::not_before) if it is not `None`.
-    /// - `clear` and `written_by`: present only if a different quota wrote the row and some of the spent tokens still
-    ///   count. They contain [`State::clear`] and the algorithm of that quota. In this case, `previous` also belongs to
-    ///   that quota.
-    /// - `shards` and `rows`, only for a quota with [shards](Quota::shards): the number of shards, and a list of those
-    ///   that were read. Each item has its own `rate`, `capacity` and `max_reserved`, and the fields of its row
-    ///   (`spent`, `previous`, `ts`, and possibly `clear` and `written_by`). The outer object then has no row fields.
+    /// - `clear` and `written_by`: [`State::clear`] and the algorithm of another quota. They are present only if that
+    ///   quota wrote the row and some of the spent tokens still count. If so, `previous` also belongs to that quota.
+    /// - `shards` and `rows`: the number of shards and a list of the shards that were read. They are present only if
+    ///   the quota has [shards](Quota::shards), in which case the outer object has no row fields. Each item of the list
+    ///   has its own `rate`, `capacity` and `max_reserved`, and the fields of its row (`spent`, `previous`, `ts`, and
+    ///   possibly `clear` and `written_by`).
     pub fn to_json(&self) -> String {
         let Snapshot { name, quota, rows, now, not_before, .. } = self;
         let algorithm = quota.algorithm().name();
         let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
-        // Names are printable ASCII, in which Rust escapes the same characters as JSON.
+        // Names are printable ASCII, for which Rust and JSON use the same escapes.
         let mut json = format!(
             r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
             name,

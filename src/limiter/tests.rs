@@ -14,7 +14,7 @@ fn limiter() -> (RateLimiter, ManualClock) {
 }
 
 #[tokio::test]
-async fn a_tier_change_keeps_the_spent_tokens() {
+async fn spent_tokens_stay_spent_when_the_tier_changes() {
     let (limiter, clock) = limiter();
     let api = API.clone().tier("premium", Quota::token_bucket(100, MINUTE));
     let (free, premium) = (Subject::new(7), Subject::new(7).tier("premium"));

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// The tiers that a limiter has encountered. Their number is bounded, because a program may create tiers at run time.
+/// The first 64 tiers that a limiter has encountered. A program can create any number of tiers at run time.
 #[derive(Debug)]
 pub(super) struct TierNames([OnceLock<Box<str>>; MAX_TIERS]);
 

@@ -20,7 +20,7 @@ pub(crate) struct DueTimer {
 }
 
 impl DueTimer {
-    /// Creates a timer for the due time of the last charge plus `extra_delay`. Returns `None` if no charge has to wait.
+    /// Creates a timer for the latest due time plus `extra_delay`. Returns `None` if no charge has to wait.
     pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {
@@ -84,7 +84,6 @@ impl RateLimiter {
 
     /// Takes a slot if one is free. A call must not reserve tokens without a slot.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
-        // Incrementing the number first and then undoing the increment could deny a slot to another call in between.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
         self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(WaitSlot(self.clone()))

@@ -14,7 +14,7 @@ use crate::limiter::{LimitError, Receipt};
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// Responds with 429, with the same headers and body as a layer's default refusal.
+/// Responds with 429 and the same headers and body as a layer's default refusal.
 ///
 /// ```
 /// use axum::extract::State;

@@ -1,4 +1,4 @@
-//! Chooses which of a layer's rules apply to a request, by the request's route or with a closure.
+//! Chooses which of a layer's rules apply to a request, based on the route or by calling a closure.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::limiter::RateLimiter;
 
 pub(super) struct RouteChoice {
     targets: Vec<Target>,
-    /// The target of requests for which `chooser` finds none.
+    /// The target to use if `chooser` finds none.
     default: Option<usize>,
     chooser: Chooser,
 }

@@ -40,11 +40,11 @@ pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
     /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
-    /// Whether a key extractor's error was ignored because its policy is not enforced for all keys.
+    /// Whether an extractor's error was ignored because the rule's policy is not enforced for all keys.
     has_ignored_error: bool,
 }
 
-/// A charge under one of the rules. `rule` is the index of the rule.
+/// A charge under the rule with the index `rule`.
 pub(super) struct RuleCharge {
     pub(super) rule: usize,
     pub(super) subject: Subject,
@@ -110,7 +110,7 @@ impl LayerOptions {
         MaybeReady::Ready(charges)
     }
 
-    /// Reports a missing extension that leaves the caller without a key, and a missing peer address.
+    /// Reports a missing peer address, or a missing extension that leaves the caller without a key.
     pub(super) fn report_missing(&self, found: &Found, missing: Option<&'static str>) {
         match (found, missing) {
             (Found::Subject(subject), Some(wanted)) if subject.key().is_none() => {

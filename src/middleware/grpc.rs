@@ -14,7 +14,7 @@ use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
 
-/// Returns the content type of the response if the request is gRPC or grpc-web. Suffixes other than `+proto` are
+/// Returns the content type of the response if the request uses gRPC or grpc-web. Suffixes other than `+proto` are
 /// dropped, so that the response never echoes arbitrary text from the client.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
@@ -82,7 +82,7 @@ fn percent_encoded(text: &str) -> String {
     text.bytes().map(encoded).collect()
 }
 
-/// `google.rpc.Status { code, message, details: [google.rpc.RetryInfo { retry_delay }] }` in protobuf's wire format.
+/// Encodes a `google.rpc.Status` whose details contain a `google.rpc.RetryInfo`, in the protobuf wire format.
 fn status_with_retry_info(code: u16, message: &str, retry: Duration) -> Vec<u8> {
     let delay = [number_field(1, retry.as_secs()), number_field(2, u64::from(retry.subsec_nanos()))].concat();
     let info = bytes_field(1, &delay);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn pushback_is_rounded_up_and_fits_an_i32() {
+    fn pushback_is_rounded_up_and_fits_in_an_i32() {
         assert_eq!(pushback(Some(Duration::from_micros(1))), 1);
         assert_eq!(pushback(Some(Duration::from_millis(6000))), 6000);
         assert_eq!(pushback(Some(Duration::MAX)), i32::MAX);

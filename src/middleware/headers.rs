@@ -80,7 +80,7 @@ impl LimitHeaders {
         decisions: &Decisions,
         items: impl Fn(&Decision) -> Option<&'a PolicyItems>,
     ) -> LimitHeaders {
-        // Clients do not see limits in shadow mode.
+        // Limits in shadow mode are hidden from clients.
         let enforced: Decisions;
         let mut decisions = decisions;
         if !decisions.iter().all(Decision::is_enforced) {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn draft_11_sends_remaining_tokens_and_window_per_policy() {
+    fn draft_11_sends_the_remaining_tokens_and_the_window_of_a_policy() {
         let pair = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reset_is_the_window_end_the_refill_time_or_the_retry_time() {
+    fn the_reset_depends_on_the_algorithm_and_the_decision() {
         let seconds = |quota: Quota, before: u64, cost| {
             let state = step(&quota, &State::default(), NOW, Ask::cost(before)).state;
             reset(decision(quota, &state, cost).iter().next().expect("a decision")).as_secs()
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn older_families_describe_one_policy() {
+    fn older_header_families_describe_only_one_policy() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
         let headers = |family| sent(LimitHeaders::new(family, &decisions, |_| None));
         let draft = headers(HeaderFamily::Draft6);
@@ -290,7 +290,7 @@ mod tests {
         headers.insert(RATELIMIT, HeaderValue::from_static("\"inner\";r=0;t=60"));
         limit_headers(HeaderFamily::Draft11).append_to(&mut headers);
         assert_eq!(headers.get_all(RATELIMIT).iter().count(), 2);
-        // `RateLimit` is not added to a denial, since its window may end after `Retry-After`.
+        // `RateLimit` is not added to a denial, since its window might end after `Retry-After`.
         headers.insert(RETRY_AFTER, 60.into());
         limit_headers(HeaderFamily::Draft11).append_to(&mut headers);
         two().append_to(&mut headers);

@@ -46,7 +46,7 @@ impl Item {
     }
 
     fn new(name: &str, quota: &Quota) -> Item {
-        // Within printable ASCII, structured fields and Rust escape the same characters (RFC 9651, section 3.3.3).
+        // In printable ASCII, structured field strings and `{:?}` escape the same characters (RFC 9651, section 3.3.3).
         let name = format!("{name:?}");
         let policy = format!("{name};q={};w={}", quota.get_capacity(), whole_seconds(quota.window()));
         Item { policy: header_value(policy), name }
@@ -67,12 +67,12 @@ impl Item {
     }
 }
 
-/// Rounds a wait up to whole seconds (at least 1), since a client that retries too early is refused again.
+/// Rounds up to whole seconds (at least 1), since a client that retries too early is refused again.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }
 
-/// Formats a structured-field integer, which may have at most 15 digits.
+/// Formats a structured field integer, which can have at most 15 digits.
 fn digits(buffer: &mut itoa::Buffer, number: u64) -> &str {
     buffer.format(number.min(Quota::MAX_TOKENS))
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn q_is_the_capacity_and_w_the_time_to_refill_it() {
+    fn q_is_the_capacity_and_w_is_the_time_to_refill_it() {
         for (quota, text) in [
             (Quota::token_bucket(100, MINUTE), "\"api\";q=100;w=60"),
             (Quota::token_bucket(10, MINUTE).capacity(20), "\"api\";q=20;w=120"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_quoted_as_structured_strings() {
+    fn names_are_quoted_as_structured_field_strings() {
         let name = PolicyName::new("a\"b\\c");
         let item = Item::new(name.as_str(), &Quota::token_bucket(1, MINUTE)).policy();
         assert_eq!(item, r#""a\"b\\c";q=1;w=60"#);
@@ -172,6 +172,6 @@ mod tests {
                 assert_eq!(item.limit(0, None), format!("\"{name}\";r=0"));
             }
         }
-        assert_eq!(Quota::MAX_TOKENS.to_string().len(), 15, "the limit of structured field integers");
+        assert_eq!(Quota::MAX_TOKENS.to_string().len(), 15, "structured field integers have at most 15 digits");
     }
 }

@@ -6,8 +6,8 @@
 //!    subject from the [key extractor](crate::key), and a cost.
 //! 3. The limiter decides on all charges together:
 //!    - Allowed: the request goes to the inner service.
-//!    - Reserved: the request waits until it is due, without holding a ready instance, and then goes to a clone of the
-//!      inner service. If the client disconnects, the reservation is canceled.
+//!    - Reserved: the request waits until its reservation is due and then goes to a clone of the inner service. No
+//!      ready instance is held during the wait. If the client disconnects, the reservation is canceled.
 //!    - Denied: the layer responds with 429 (RESOURCE_EXHAUSTED for gRPC), without calling the inner service or reading
 //!      the body.
 //! 4. [`on_response`](RateLimitLayer::on_response) settles each charge, and the layer adds its headers to the response.

@@ -27,7 +27,7 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // A per-account limit. An outer layer has checked the header.
+/// // This limit is per account. An outer layer must verify `x-account`.
 /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
@@ -48,7 +48,7 @@ pub enum OnResponse {
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and otherwise keeps the charge, so that only failures, such as failed logins,
+    /// Resets the key on a 2xx response and keeps the charge on any other, so only failures, such as failed logins,
     /// count. Each attempt is charged before it is processed, so parallel guesses cannot bypass the limit.
     ///
     /// Do not use this for a per-address limit, since attackers could reset the count by logging in to their own

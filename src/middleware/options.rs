@@ -57,7 +57,7 @@ type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl LayerOptions {
     /// Returns the caller's signals, which are empty unless the limiter uses them. Fails if the layer's `client_ip`
-    /// finds no address, since deny rules and blocks would then let every client pass.
+    /// finds no address, because otherwise no deny rule or block would apply to the client.
     pub(super) fn signals(&self, parts: &Parts) -> Result<Signals, KeyError> {
         if !self.limiter.wants_signals() {
             return Ok(Signals::new());

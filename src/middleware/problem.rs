@@ -8,8 +8,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use super::refusal::Refusal;
 
-/// Returns a problem whose type is defined in draft-ietf-httpapi-ratelimit-headers-11, section 5. There is no type if
-/// no key was found. The `detail` is the message if there is no type or if waiting would not help.
+/// Returns a problem with a type from draft-ietf-httpapi-ratelimit-headers-11, section 5, or without a type if no key
+/// was found. A problem includes the message as `detail` if it has no type or if waiting would not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();

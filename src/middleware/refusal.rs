@@ -81,7 +81,7 @@ impl Refusal<'_> {
         if let Cause::Unavailable(error) = self.cause { Some(error) } else { None }
     }
 
-    /// Returns 429 for a denial, 503 if the backend could not decide, or the key extractor's status (500 by default).
+    /// Returns 429 for a denial, 503 for a backend error, or the key extractor's [status](KeyError::status).
     pub fn status(&self) -> StatusCode {
         match self.cause {
             Cause::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -90,7 +90,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns how long to wait, with [jitter](super::RateLimitLayer::retry_jitter), or `None` if waiting cannot help.
+    /// Returns the wait, including [jitter](super::RateLimitLayer::retry_jitter), or `None` if waiting cannot help.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
@@ -175,6 +175,6 @@ pub(super) fn random_up_to(max: Duration) -> Duration {
         return Duration::ZERO;
     }
     let share = random() as f64 / u64::MAX as f64;
-    // If `max` is near `Duration::MAX`, rounding in f64 may cause an overflow.
+    // If `max` is near `Duration::MAX`, rounding in f64 can cause an overflow.
     Duration::try_from_secs_f64(max.as_secs_f64() * share).unwrap_or(max)
 }

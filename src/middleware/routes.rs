@@ -37,7 +37,7 @@ use crate::policy::{Policy, suggestion};
 /// A duplicate or unknown name causes a panic while the router is built, except for unknown names that a closure
 /// returns. All layers created from one `RouteLimits` share a limiter, and routes with the same policy share its rows.
 ///
-/// A layer that wraps the router and a layer on a route both apply, and the outer layer also charges requests that the
+/// A layer that wraps the router and a layer on a route both apply. The outer layer also charges requests that the
 /// inner layer refuses. To let a route's limit *replace* the default, use a single [`table`](RouteLimits::table).
 ///
 /// # Several limits for a route
@@ -60,7 +60,7 @@ use crate::policy::{Policy, suggestion};
 #[derive(Clone)]
 pub struct RouteLimits {
     key: Arc<dyn KeyExtractor>,
-    /// The options for all layers. Routes choose from its first `chosen` rules.
+    /// The layer from which the layers of all routes are made.
     layer: RateLimitLayer,
     /// The name and the target of each policy or group, in the order in which they were added.
     targets: Vec<(String, Target)>,
@@ -142,7 +142,7 @@ impl RouteLimits {
     }
 
     /// Adds the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
-    /// no policy, including requests that match no route. For each key, all of these requests share one row. Without a
+    /// no policy, including requests that match no route. Such requests with the same key share one row. Without a
     /// default policy, they are limited only by the rules that [apply to all requests](RouteLimits::configure).
     ///
     /// # Panics

@@ -61,7 +61,7 @@ where
         let state = match self.options.decide(&parts) {
             MaybeReady::Ready(verdict) => {
                 if !matches!(verdict, Verdict::Admit(_)) {
-                    // The ready instance may hold a permit or a buffer slot for a call that is never made.
+                    // The ready instance may hold a permit or a buffer slot for a call that will not be made.
                     self.inner = self.inner.clone();
                 }
                 State::decided(verdict, &self.options, &mut self.inner, parts, body)

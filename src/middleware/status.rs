@@ -39,8 +39,8 @@ impl RateLimitStatus {
         self.decisions.tightest()
     }
 
-    /// Returns whether the request would have been refused, because of a denial or a missing key, without the shadow
-    /// mode of the [layer](super::RateLimitLayer::shadow) or of a [policy](crate::policy::Enforce).
+    /// Returns whether the request would have been refused without the shadow mode of the
+    /// [layer](super::RateLimitLayer::shadow) or of a [policy](crate::policy::Enforce).
     pub fn is_shadowed(&self) -> bool {
         self.shadowed
     }

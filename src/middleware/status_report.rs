@@ -65,7 +65,7 @@ impl LayerOptions {
 
     /// Returns the caller's charges under all rules, regardless of the route. An extractor that several rules share is
     /// called only once. A rule that applies only to some routes is omitted if its extractor refuses the request,
-    /// because the extractor may work only on those routes. Such a refusal is returned only if there are no charges.
+    /// because the extractor might work only on those routes. Such a refusal is returned only if there are no charges.
     async fn charges_of_all_rules(&self, parts: &Parts) -> RequestCharges {
         let mut known: Vec<(&Arc<dyn KeyExtractor>, Found)> = Vec::new();
         let mut found = RequestCharges::default();
@@ -106,8 +106,8 @@ impl LayerOptions {
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);
         }
-        // A key may be blocked under only some policies, and a request may fall under only some of the routes'
-        // policies. Therefore, peek at each charge separately, together with the policies that apply to every request.
+        // A key can be blocked under only some policies, and a route can apply only some of the policies. Therefore,
+        // peek at each charge separately, together with the policies that apply to every request.
         let mut limits = Vec::with_capacity(charges.len());
         for charge in charges {
             let others = charges.iter().filter(|other| !is_chosen(other) && other.rule != charge.rule);

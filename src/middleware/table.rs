@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registered_methods_are_not_reported_as_typos() {
+    fn methods_in_use_are_not_reported_as_typos() {
         // These are the methods in IANA's registry, and some unregistered methods that are in use.
         let registered = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE \
             MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI PROPFIND \

@@ -36,7 +36,7 @@ impl From<Error> for Status {
     }
 }
 
-/// Converts the error to the gRPC code for its [status](KeyError::status) (UNAUTHENTICATED for `or_reject`).
+/// Converts the error's [status](KeyError::status) to a gRPC code, which is UNAUTHENTICATED for `or_reject`.
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))

@@ -15,7 +15,7 @@ pub(super) struct UnmatchedRules {
     checked_version: AtomicU64,
 }
 
-/// A clone has to check the deny list again, since its options may be changed.
+/// A clone has to check the deny list again, since its options can be changed.
 impl Clone for UnmatchedRules {
     fn clone(&self) -> UnmatchedRules {
         UnmatchedRules { ignored: self.ignored, ..UnmatchedRules::default() }

@@ -28,10 +28,10 @@ use crate::policy::PolicyName;
 ///
 /// [`names`] lists the metrics and their labels, which never contain a key or its digest. `examples/observability`
 /// contains a Grafana dashboard. A [tier](crate::Subject::tier) that the policy does not define never becomes a label.
-/// If a call's future is dropped before a remote backend replies, its charges may take effect, but are not counted.
+/// If a call's future is dropped before a remote backend replies, its charges may take effect without being counted.
 ///
 /// Counts recorded before the exporter is installed are lost. Each series is registered once, and stays with the
-/// exporter that is installed at that time. For an exporter that drops idle series, use
+/// exporter that was installed at that time. For an exporter that drops idle series, use
 /// [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
@@ -59,7 +59,7 @@ impl Metrics {
     }
 
     /// Registers a series again at each write. This is needed for exporters that drop idle series (such as the
-    /// Prometheus exporter with an `idle_timeout`), because a dropped series would not reappear otherwise.
+    /// Prometheus exporter with an `idle_timeout`), because otherwise a dropped series would not reappear.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.cache_handles = false;

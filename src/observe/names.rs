@@ -9,21 +9,21 @@
 ///
 /// A request under several policies is counted once under each policy. If one of them denies the request, a denial is
 /// counted under each of them. Under the policies that did not deny it, the `reason` is `refused_elsewhere`. To count
-/// refused requests, exclude this reason. Undecided charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests
-/// without a rule or a key are not counted.
+/// only a policy's own denials, exclude this reason. Undecided charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and
+/// requests without a rule or a key are not counted.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
 /// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, as in [`DECISIONS`], `tier`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
-/// Counter: charges and checks that the backend failed to decide, even if a fallback did. Labels: `policy`, `kind`.
+/// Counter: charges and checks that the backend failed to decide, even if a fallback did so. Labels: `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
 /// Counter: automatic and manual blocks made by this process.
 pub const BLOCKS: &str = "tollgate_blocks_total";
 
 /// Counter: charges settled in this process. Labels: `policy` and `change`, which compares the actual cost with the
-/// charge: `more`, `same`, `less`, or `refund` for an actual cost of 0, as for canceled reservations.
+/// charge: `more`, `same`, `less`, or `refund` if the actual cost is 0, for example for a canceled reservation.
 pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 
 /// Counter: rows and whole policies reset in this process. Label: `policy`.
@@ -36,13 +36,13 @@ pub const CREDITS: &str = "tollgate_credits_total";
 /// `kind`, from [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str).
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 
-/// Histogram: seconds from the call to the decision, for the [`DECISIONS`] of a remote backend only. Label: `policy`.
+/// Histogram: seconds from call to decision. Recorded only for the [`DECISIONS`] of a remote backend. Label: `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
 /// Gauge: rows that the backend holds in this process. Not reported for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
-/// Gauge: rows in this process for each policy. Label: `policy`, which is `(others)` after the first 1,024.
+/// Gauge: rows in this process for each policy. Label: `policy`, which is `(others)` after the first 1,024 policies.
 pub const POLICY_ROWS: &str = "tollgate_policy_rows";
 
 /// Counter: rows evicted before they expired.

@@ -3,7 +3,7 @@
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Lets at most a given number of events through in each second. The limit is exact with any number of threads.
+/// Lets at most a given number of events through per second. The limit is exact with any number of threads.
 #[derive(Debug, Default)]
 pub(super) struct Sampler(Mutex<Counts>);
 
@@ -68,16 +68,16 @@ mod tests {
         let (mut passed, mut suppressed) = (0, 0);
         for (more, more_suppressed) in std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(thread)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a count")).collect::<Vec<_>>()
+            threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).collect::<Vec<_>>()
         }) {
             (passed, suppressed) = (passed + more, suppressed + more_suppressed);
         }
-        suppressed += sample.0.lock().expect("no panic").suppressed;
+        suppressed += sample.0.lock().expect("a thread panicked").suppressed;
         assert_eq!((passed, suppressed), (u64::from(MAX), u64::from(MAX)));
     }
 
     #[test]
-    fn a_late_thread_counts_in_the_new_second() {
+    fn an_event_from_a_late_thread_counts_in_the_new_second() {
         let sample = Sampler::default();
         assert_eq!(passes(&sample, 101_000, 1), [Some(0)]);
         assert_eq!(passes(&sample, 100_999, 2), [Some(0), None]);

@@ -10,7 +10,6 @@ use crate::backend::ErrorKind;
 use crate::limiter::observer::{Decided, Outcome, Settled};
 use crate::policy::{DecidedBy, Reason};
 
-/// Each handle is set at its first use after an exporter is installed.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) policy: SharedString,

@@ -25,11 +25,11 @@ pub(super) struct Counted {
     pub(super) error: u64,
 }
 
-/// The heaviest keys of a sketch, the heaviest first.
+/// The heaviest keys of a sketch, heaviest first.
 pub(super) struct Heaviest {
     pub(super) keys: Vec<Counted>,
     pub(super) total: u64,
-    /// The maximum number of times that a key without a counter may have been counted.
+    /// The maximum number of times that a key without a counter can have been counted.
     pub(super) max_error: u64,
 }
 
@@ -86,7 +86,7 @@ struct Shard {
     total: u64,
     counters: Vec<Counter>,
     index: HashTable<u32>,
-    /// The counters in order of their counts, the highest first.
+    /// The counters in order of their counts, highest first.
     order: Vec<u32>,
     /// The groups of counters with equal counts. The counters of a group are consecutive in `order`.
     groups: Slab<Group>,
@@ -155,7 +155,7 @@ impl Shard {
         self.index.insert_unique(hash_of(&counter), counter, hash_of);
     }
 
-    /// Moves the counter to the front of its group, and from there to the group with the next count.
+    /// Moves the counter to the front of its group, and from there into the group whose count is higher by 1.
     fn increment(&mut self, counter: u32) {
         let Counter { rank, group, .. } = self.counters[counter as usize];
         let Group { count, first, len } = self.groups[group as usize];

@@ -1,11 +1,11 @@
-//! Finds the keys that are requested and refused most often.
+//! Finds the keys with the most requested and refused charges.
 
 use super::per_policy::PerPolicy;
 use super::sketch::{Counted, Heaviest, SHARDS, Sketch};
 use crate::limiter::observer::{Decided, Observer, Outcome, Requested};
 use crate::policy::{Digest, Policy, PolicyName, Reason};
 
-/// For each policy, counts the charges of the heaviest keys (those with the most charges), in bounded memory.
+/// For each policy, counts the charges of the heaviest keys (those with the most charges) in bounded memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,18 +34,18 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 /// Counts are in charges, not tokens. A charge is *requested* if it was decided, and *refused* if its own policy denied
 /// it: by a quota, a deny list or a block. This includes denials in [shadow mode](crate::policy::Enforce), but not
 /// denials caused solely by another policy. Checks are not counted, and neither are charges that the backend failed to
-/// decide. Counts start when the program starts, or at the last [`clear`](Top::clear), and include only the charges of
-/// this process.
+/// decide. Counts include only the charges of this process since the observer was created or last
+/// [cleared](Top::clear).
 ///
 /// # Memory and error bound
 /// For each policy, there are two sketches (one for requested and one for refused charges), with up to
 /// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the key's text if it is shown.
-/// Policies after the first 512 share two sketches, so the results are the same for each of them.
+/// Policies after the first 512 share two sketches, so all of these policies have the same results.
 ///
 /// While [`TopKeys::max_error`] is 0, counts are exact. Otherwise, a count is never too low, and it is too high by at
-/// most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges. This is about
-/// the total divided by `max_keys`, or less if a few keys account for most of the total. Callers cannot choose keys
-/// that push out another caller's key.
+/// most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges. This bound is
+/// about the total divided by `max_keys`, or less if a few keys account for most of the total. Callers cannot choose
+/// keys that push out another caller's key.
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
@@ -76,20 +76,20 @@ impl Top {
     }
 
     /// Also shows the keys of these policies as [text](TopKey::text). May be called repeatedly. By default, only
-    /// digests are shown. Keys that contain a bearer token or the value of a header or cookie are never shown, because
-    /// they may be credentials.
+    /// digests are shown. Keys that contain a bearer token or the value of a header or cookie are never shown as text,
+    /// because they may be credentials.
     #[must_use]
     pub fn show_keys<'a>(mut self, policies: impl IntoIterator<Item = &'a Policy>) -> Top {
         self.shown.extend(policies.into_iter().map(|policy| policy.name().clone()));
         self
     }
 
-    /// Returns up to `max` keys with the most requested charges under a policy, the heaviest first.
+    /// Returns up to `max` keys with the most requested charges under a policy, heaviest first.
     pub fn requested(&self, policy: &PolicyName, max: usize) -> TopKeys {
         self.heaviest(policy, max, |sketches| &sketches.requested)
     }
 
-    /// Returns up to `max` keys with the most refused charges under a policy, the heaviest first.
+    /// Returns up to `max` keys with the most refused charges under a policy, heaviest first.
     pub fn refused(&self, policy: &PolicyName, max: usize) -> TopKeys {
         self.heaviest(policy, max, |sketches| &sketches.refused)
     }
@@ -174,7 +174,7 @@ pub struct TopKeys {
 }
 
 impl TopKeys {
-    /// Returns the keys, the heaviest first.
+    /// Returns the keys, heaviest first.
     pub fn keys(&self) -> &[TopKey] {
         &self.keys
     }
@@ -184,7 +184,7 @@ impl TopKeys {
         self.total
     }
 
-    /// Returns the most charges that a key without a counter can have had: 0 until a shard of the sketch is full.
+    /// Returns the maximum number of charges of a key without a counter. It is 0 until a shard of the sketch is full.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }
@@ -211,7 +211,7 @@ impl TopKey {
         self.0.count
     }
 
-    /// Returns the number of charges by which the count may be too high.
+    /// Returns the maximum number of charges by which the count can be too high.
     pub const fn max_error(&self) -> u64 {
         self.0.error
     }

@@ -1,4 +1,4 @@
-//! Logs decisions as events of `tracing`.
+//! Logs decisions as `tracing` events.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::limiter::mistake::Mistake;
 use crate::limiter::observer::{Audited, Blocked, Credited, Decided, Failed, Observer, Outcome, Reset, Settled};
 use crate::policy::PolicyName;
 
-/// Logs the decisions of a limiter as events of [`tracing`](https://docs.rs/tracing) with the target `tollgate`.
+/// Logs the decisions of a limiter as [`tracing`](https://docs.rs/tracing) events with the target `tollgate`.
 ///
 /// ```
 /// use tollgate::{MemoryBackend, RateLimiter, observe::Tracing};
@@ -28,21 +28,21 @@ use crate::policy::PolicyName;
 /// | `allowed` | TRACE | decision fields |
 /// | `near_limit` | WARN, if [turned on](Tracing::near_limit) | decision fields, `share`, `suppressed` |
 /// | `checked` | TRACE, whether allowed or denied | decision fields |
-/// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
+/// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, `latency_us` (remote backends only) |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 /// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
 /// | `reset` | DEBUG | `policy`, `key` (absent if the whole policy was reset) |
 /// | `credited` | DEBUG | `policy`, `tokens`, `key` |
 /// | `audited` | WARN, for each change by an operator | `operator`, `action`, `change`, and `policy`, `scope` and `error` if present |
-/// | `mistake` | WARN, once for each mistake | `kind`, `mistake`: what was found, and how to fix it |
+/// | `mistake` | WARN, once for each mistake | `kind`, `mistake` (what was found, and how to fix it) |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
 /// and, if present, `tier`, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). Event names,
 /// field names and fixed field values are stable. The message of an event is its name.
 ///
-/// - **Several policies**: a request causes one event for each policy. If one policy denies the request, all of these
-///   events are `denied`, and those of the other policies have the `reason` `refused_elsewhere`. Exclude this reason to
-///   see each refused request once.
+/// - **Several policies**: a request causes one event for each policy. If any policy denies the request, all of these
+///   events are `denied`, and the `reason` is `refused_elsewhere` for policies that did not deny it. Exclude this
+///   reason to see only the policies that did.
 /// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
 /// - **Rate**: [`per_second`](Tracing::per_second) limits the events that have the field `suppressed`, which is the
 ///   number of events omitted since the last logged event. Policies after the first 512 are counted together.
@@ -84,14 +84,14 @@ impl Tracing {
     }
 
     /// Sets how many denials, failures and `near_limit` events are logged per second for each policy, and how many
-    /// blocks in total. Defaults to 10. With `u32::MAX`, all of these events are logged.
+    /// blocks per second across all policies. Defaults to 10. With `u32::MAX`, all of these events are logged.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;
         self
     }
 
-    /// Logs the event `near_limit` when a key passes this share of its limit, such as 0.8. Off by default. See
+    /// Logs a `near_limit` event when a key reaches this share of its limit, such as 0.8. Off by default. See
     /// [`Decided::passes`] for the exact condition.
     ///
     /// # Panics

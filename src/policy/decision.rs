@@ -245,8 +245,8 @@ impl Decision {
         full.map(|full| full.unwrap_or(Micros::MAX).since(now)).max().unwrap_or_default()
     }
 
-    /// After a denial (even one that was let through), how long to wait until the same charge succeeds if nothing else
-    /// is spent, with microsecond precision. `None` if the charge fits or can never succeed.
+    /// How long to wait until the same charge would succeed if nothing else is spent, with microsecond precision.
+    /// `None` if the charge fits or can never succeed. A denial that was let through has a wait, too.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -271,7 +271,7 @@ impl Decision {
     ///
     /// - After a denial by this quota, it is [`retry_after`](Decision::retry_after).
     /// - For fixed and sliding windows, it is the time until the window ends.
-    /// - For a token bucket, it is the time needed to refill that many tokens or, if none remain, the next token.
+    /// - For a token bucket, it is the time to refill that many tokens. If none remain, it is the time until the next.
     ///
     /// For a reservation, this time starts when the reservation is due.
     pub fn window(&self) -> Duration {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_that_fits_after_the_last_instant_exceeds_its_quota() {
+    fn a_charge_that_fits_only_after_the_last_instant_exceeds_its_quota() {
         // The debt of four tokens would be repaid in 2423, but the last representable instant is in 2255.
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
         let state = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_of_a_reservation_begins_when_it_is_due() {
+    fn the_window_of_a_reservation_begins_at_its_due_time() {
         // The reservation is due in five seconds, and the next token is refilled ten seconds after that.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };

@@ -43,13 +43,13 @@ impl Decisions {
         self.iter().any(Decision::is_shadowed)
     }
 
-    /// Lets a denied call through, and marks those of its charges that are in shadow mode.
+    /// Lets a denied call through by marking its charges in shadow mode.
     pub(crate) fn let_through(self) -> Decisions {
         self.into_iter().map(Decision::let_through).collect()
     }
 
-    /// Replaces the decisions on enforced charges with those in `enforced`, which were made without the other charges.
-    /// If the call is allowed now, the other charges are let through.
+    /// Replaces the decisions on enforced charges with `enforced`, which was decided without the charges in shadow
+    /// mode. If `enforced` allows the call, the charges in shadow mode are let through.
     pub(crate) fn with_enforced(self, enforced: Decisions) -> Decisions {
         let is_allowed = enforced.is_allowed();
         let mut enforced = enforced.into_iter();
@@ -84,11 +84,11 @@ impl Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
 
-    /// Converts the decisions on a call into those on a check. Charges on the same row were decided in order, so a
-    /// charge's own cost and the costs of the charges before it are subtracted from the row.
+    /// Converts the decisions on a call into the decisions on a check. Charges on the same row were decided in order,
+    /// so the costs of a charge and of all earlier charges are subtracted from the row.
     pub(crate) fn uncharged(self) -> Decisions {
         if !self.is_allowed() {
-            return self; // A denied call leaves its rows unchanged, and so does a charge that is let through.
+            return self; // A denied call leaves its rows unchanged.
         }
         let tokens = |index: usize| {
             let last = self.0[index].of();
@@ -149,8 +149,8 @@ impl Decisions {
         self.iter().filter(|decision| decision.is_violated())
     }
 
-    /// After a denial (even one that was let through), how long to wait: the longest wait among the decisions that
-    /// [caused](Decision::is_violated) it. `None` if there is no denial or if the call can never succeed.
+    /// The longest wait among the decisions that [caused](Decision::is_violated) a denial, even one that was let
+    /// through. `None` if there is no denial or if the call can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
         for decision in self.violated() {
@@ -182,8 +182,8 @@ impl Decisions {
     }
 }
 
-/// Returns the decision on a charge that matters most to the caller: the denial with the longest wait, or else the
-/// reservation that is due last, or else the decision with the fewest remaining tokens.
+/// Returns the decision that matters most to the caller: the denial with the longest wait, or else the reservation that
+/// is due last, or else the decision with the fewest remaining tokens.
 fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
     // A missing retry time means that the charge never fits.
@@ -224,7 +224,7 @@ impl<'a> IntoIterator for &'a Decisions {
 }
 
 /// A denial as an error, as in [`LimitError::Denied`](crate::LimitError::Denied). With the `axum` feature, it converts
-/// to a response: 429 with the headers and body of the layer's refusals.
+/// to a response: 429 with the headers and body of a layer's default refusal.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};

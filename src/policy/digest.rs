@@ -51,7 +51,7 @@ impl Digest {
         Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
-    /// Derives the digest of one shard of the key. Calling this method again with the same index restores the digest.
+    /// Derives the digest of one shard of the key. Applying this method twice with the same index restores the digest.
     #[must_use]
     pub(crate) const fn shard(self, index: u8) -> Digest {
         const SPREAD: u128 = 0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_windows_and_shards_of_a_digest_differ() {
+    fn generations_windows_and_shards_have_different_digests() {
         let digest = Digest::from_bits(0x1122_3344_5566_7788_99aa_bbcc_ddee_ff01);
         assert_eq!((digest.at_generation(0), digest.window(0), digest.shard(0)), (digest, digest, digest));
         let derived = [digest.at_generation(1), digest.at_generation(2), digest.window(1), digest.window(2)];

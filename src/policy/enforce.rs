@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_covers_about_that_many_keys_and_includes_all_keys_of_a_smaller_share() {
+    fn a_share_covers_about_its_fraction_of_the_keys_and_includes_every_smaller_share() {
         let mut before: Vec<Digest> = Vec::new();
         for (share, least, most) in [(0.0, 0, 0), (0.1, 900, 1_100), (0.5, 4_800, 5_200), (1.0, 10_000, 10_000)] {
             let covered: Vec<Digest> = rows().filter(|row| Enforce::Share(share).covers(|| *row)).collect();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_survive_a_round_trip_and_invalid_ones_are_rejected() {
+    fn valid_shares_survive_a_round_trip_and_invalid_shares_are_rejected() {
         for enforce in [Enforce::Always, Enforce::Never, Enforce::Share(0.1), Enforce::Share(f64::MIN_POSITIVE)] {
             assert_eq!(Enforce::of_share(enforce.share()), Some(enforce));
         }

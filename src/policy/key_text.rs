@@ -63,7 +63,7 @@ impl<'k> Part<'k> {
 }
 
 impl Key {
-    /// Returns where an extractor found the key: the part of the request, and a header, cookie or parameter name.
+    /// Returns the part of the request that contained the key, and the header, cookie or parameter name.
     pub(crate) fn source(&self) -> Option<(KeySource, &[u8])> {
         match Part::split(self.bytes())?.0 {
             Part::Found { source, name, .. } => Some((source, name)),
@@ -71,7 +71,7 @@ impl Key {
         }
     }
 
-    /// Returns the prefix length of a network: the first number is for IPv4, and the second is for IPv6.
+    /// Returns the prefix length of a network, as the first number for IPv4 or as the second for IPv6.
     pub(crate) fn prefix(&self) -> Option<(Option<u64>, Option<u64>)> {
         match Part::split(self.bytes())?.0 {
             Part::Network(IpAddr::V4(_), prefix) => Some((Some(prefix), None)),

@@ -148,7 +148,7 @@ mod tests {
     use std::collections::hash_map::DefaultHasher;
 
     #[test]
-    fn names_are_printable_ascii_of_1_to_128_characters() {
+    fn valid_names_are_1_to_128_printable_ascii_characters() {
         for name in [" ", "~", "a", &"x".repeat(PolicyName::MAX_LENGTH)] {
             assert_eq!(PolicyName::try_new(name).expect("a name").to_string(), name);
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_same_in_all_generations() {
+    fn names_of_different_generations_are_equal() {
         let (name, later) = (PolicyName::new("login"), PolicyName::new("login").at_generation(7));
         assert_eq!((&name, name.to_string(), name.bits()), (&later, later.to_string(), later.bits()));
         assert_eq!((name.generation(), later.generation()), (0, 7));

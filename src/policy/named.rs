@@ -181,13 +181,13 @@ impl Policy {
         self.tiers.iter().find(|(name, _)| name == tier).map(|(_, quotas)| quotas)
     }
 
-    /// Returns the window that each quota of a list uses. The list may be the policy's own, a tier's or any other list.
+    /// Returns the window that each quota in a list uses. The list can be the policy's own, a tier's or any other list.
     #[inline]
     pub(crate) fn windows(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
         self.windows.assign(quotas)
     }
 
-    /// Returns a number that distinguishes policies and is cheap to compute. It may differ between clones of a policy.
+    /// Returns a number that distinguishes policies and is cheap to compute. It can differ between clones of a policy.
     #[inline]
     pub(crate) fn identity(&self) -> u64 {
         let name = self.name.as_str().as_ptr() as u64;
@@ -257,7 +257,7 @@ impl Policy {
     }
 }
 
-/// Describes a conflict between limit names, for example of the policy `api;1d` and the daily quota of `api`.
+/// Describes a conflict between limit names. For example, the policy `api;1d` conflicts with the daily quota of `api`.
 pub(crate) fn limit_conflict<'p>(policies: impl Iterator<Item = &'p Policy>) -> Option<String> {
     let mut limits: HashMap<Cow<'p, str>, &'p PolicyName> = HashMap::new();
     for policy in policies {

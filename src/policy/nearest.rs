@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// Returns the known name nearest to `name`, if their edit distance is at most 1 or a third of the name's length.
+/// Returns the known name nearest to `name`, if their edit distance is at most `max(1, name.len() / 3)`.
 pub(crate) fn nearest<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
     if name.len() > MAX_NAME_LEN {
         return None;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_misspelled_name_finds_a_known_name() {
+    fn a_known_name_is_found_only_for_a_similar_name() {
         let tiers = ["free", "premium", "enterprise"];
         for (name, found) in [
             ("premuim", Some("premium")),

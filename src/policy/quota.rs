@@ -207,7 +207,7 @@ mod tests {
     use crate::algorithm::{DAY, HOUR, MINUTE, SECOND};
 
     #[test]
-    fn displayed_quotas_parse_back() {
+    fn a_displayed_quota_parses_back_to_the_same_quota() {
         for (quota, text) in [
             (Quota::token_bucket(100, MINUTE), "100/min"),
             (Quota::token_bucket(10, SECOND).capacity(50), "10/s burst 50"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_text_and_the_word() {
+    fn errors_name_the_quota_and_the_problem() {
         for (text, part) in [
             ("", "expected RATE/PERIOD"),
             ("100", "expected RATE/PERIOD"),
@@ -246,7 +246,7 @@ mod tests {
             ("10/min start 5", "expected a duration such as \"8h\" after `start`, found \"5\""),
             ("10/0s", "period is 0 s"),
             ("10/s shards", "expected a number from 1 to 64 after `shards`, found \"\""),
-            ("10/s shards 0", "shards is 0; it must be from 1 to 64"),
+            ("10/s shards 0", "shards is 0; it must be between 1 and 64"),
             ("10/s shards 11", "rate is 10; every shard needs at least one token"),
         ] {
             let error = text.parse::<Quota>().unwrap_err().to_string();

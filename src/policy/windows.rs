@@ -124,8 +124,8 @@ impl Windows {
         self.several
     }
 
-    /// Returns the window of each quota of a list, which need not belong to the policy. Quotas with unknown periods use
-    /// the free windows, longest period first.
+    /// Returns the window of each quota in a list. The list need not belong to the policy. Quotas with unknown periods
+    /// use the free windows, longest period first.
     #[inline]
     pub(super) fn assign(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
         let mut windows = [0; Quotas::MAX];

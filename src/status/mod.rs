@@ -40,8 +40,8 @@
 //! no-store`. Only `GET` and `HEAD` are supported. The endpoints set no CORS headers.
 //!
 //! # Limiting these endpoints
-//! By default, the endpoints are not limited, and each request reads from the backend. Wrap them in a layer, as in the
-//! example above, but not in one with the limit that they report: a denied client could then not see how long to wait.
+//! By default, the endpoints are not limited, and each request reads from the backend. Wrap them in a layer with a
+//! separate limit, as in the example above. Under the reported limit, a denied client could not see how long to wait.
 
 mod named;
 
@@ -100,9 +100,9 @@ where
     })
 }
 
-/// Creates an endpoint that returns the time by which the limiter's backend decides, in microseconds since the Unix
-/// epoch: `{"now": 1767225600123456}`. Snapshots also contain this time, so this endpoint is needed only by clients
-/// that get their snapshot in another way, for example embedded in a page.
+/// Creates an endpoint that returns the current time of the limiter's backend, in microseconds since the Unix epoch:
+/// `{"now": 1767225600123456}`. Snapshots also contain this time, so this endpoint is needed only by clients that get
+/// their snapshot in another way, for example embedded in a page.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

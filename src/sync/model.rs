@@ -13,7 +13,7 @@ pub(crate) fn every_order(model: impl Fn() + Send + Sync + 'static) {
     orders(None, model);
 }
 
-/// Runs a model in every interleaving with at most `max` preemptions. In practice, two reveal almost every bug.
+/// Runs a model in every interleaving with at most `max` preemptions. Two preemptions reveal almost every bug.
 pub(crate) fn orders_with_preemptions(max: usize, model: impl Fn() + Send + Sync + 'static) {
     orders(Some(max), model);
 }

@@ -44,7 +44,7 @@ async fn every_endpoint_refuses_requests_without_a_valid_token() {
 }
 
 #[tokio::test]
-async fn a_reader_reads_but_changes_nothing_and_each_attempt_is_audited() {
+async fn readers_can_read_but_their_attempts_to_make_changes_are_refused_and_audited() {
     let server = TestServer::start().await;
     let token = format!("bearer {READER}");
     let headers = [("authorization", &*token), ("content-type", "application/json")];
@@ -100,7 +100,7 @@ async fn requests_from_pages_of_other_origins_are_refused() {
     }
 }
 
-/// An HTML form on another page cannot send a body with the content type of JSON.
+/// An HTML form on another page cannot send a body with the content type `application/json`.
 #[tokio::test]
 async fn bodies_must_be_json_and_small() {
     let server = TestServer::start().await;

@@ -18,7 +18,7 @@ use crate::client::{API, AuditLog, TestServer, chat};
 const DONE: &str = "this_process";
 
 #[tokio::test]
-async fn a_key_or_a_whole_policy_is_reset() {
+async fn a_key_or_a_whole_policy_can_be_reset() {
     let server = TestServer::start().await;
     let limiter = &server.limiter;
     for key in [7, 8] {
@@ -49,12 +49,12 @@ async fn a_key_or_a_whole_policy_is_reset() {
             "ada reset api - [] done".to_owned(),
         ]
     );
-    assert_eq!(audits.len(), 3 + 4, "refused changes are audited too: {audits:?}");
+    assert_eq!(audits.len(), 3 + 4, "refused changes must be audited too: {audits:?}");
 }
 
 /// Regression: only the rows that the policy's own quota uses were deleted, but the response reported `found`.
 #[tokio::test]
-async fn a_key_is_reset_in_all_shards_of_its_tier_and_of_its_own_quota() {
+async fn a_reset_covers_all_shards_of_a_tiers_quota_or_of_a_keys_own_quota() {
     let server = TestServer::start().await;
     let (limiter, policy) = (&server.limiter, chat());
     let sharded = Quota::token_bucket(80, MINUTE).shards(8);
@@ -93,7 +93,7 @@ async fn tokens_are_credited_under_the_tier_of_the_row() {
 }
 
 #[tokio::test]
-async fn keys_addresses_agents_and_labels_are_blocked_and_unblocked() {
+async fn keys_addresses_agents_and_labels_can_be_blocked_and_unblocked() {
     let server = TestServer::start().await;
     let limiter = &server.limiter;
     for (target, rule) in [
@@ -164,7 +164,7 @@ impl Backend for SlowBackend {
 }
 
 #[tokio::test]
-async fn an_audit_event_has_one_short_line() {
+async fn an_audit_event_is_one_short_line() {
     let server = TestServer::start().await;
     for (path, body) in [
         ("block", json!({"key": "7", "lasts": "1h\nada reset api".repeat(500)})),
@@ -179,9 +179,9 @@ async fn an_audit_event_has_one_short_line() {
     }
 }
 
-/// Regression: the name of a label, or of an unknown field (which the error repeats), could add lines to a log.
+/// Regression: line breaks in the name of a label or of an unknown field could add lines to a log.
 #[tokio::test]
-async fn errors_and_labels_in_an_audit_event_have_one_short_line() {
+async fn an_audit_event_with_an_error_or_a_label_is_one_short_line() {
     let server = TestServer::start().await;
     let text = "x\nada reset api - [] done ".repeat(500);
     let unknown = json!({"policy": "api", text: 1}).to_string();
@@ -192,9 +192,8 @@ async fn errors_and_labels_in_an_audit_event_have_one_short_line() {
     assert_eq!(audits.len(), 2);
 }
 
-/// The list of blocks shows digests, and an operator can lift a block by its digest.
 #[tokio::test]
-async fn any_listed_block_is_lifted_by_its_digest() {
+async fn any_listed_block_can_be_lifted_by_its_digest() {
     let server = TestServer::start().await;
     for signal in [Signal::ip([192, 0, 2, 7].into()), Signal::user_agent("curl"), Signal::key("mallory")] {
         server.limiter.block(signal, MINUTE).await.unwrap();
@@ -207,7 +206,7 @@ async fn any_listed_block_is_lifted_by_its_digest() {
 }
 
 #[tokio::test]
-async fn quotas_are_set_and_restored_for_all_callers_a_tier_and_a_key() {
+async fn quotas_can_be_set_and_restored_for_all_callers_for_a_tier_and_for_a_key() {
     let server = TestServer::start().await;
     let (limiter, policy) = (&server.limiter, chat());
     let of = |subject: Subject| limiter.quotas(&policy, subject).to_string();
@@ -240,7 +239,7 @@ async fn quotas_are_set_and_restored_for_all_callers_a_tier_and_a_key() {
 }
 
 #[tokio::test]
-async fn enforcement_is_set_and_restored() {
+async fn enforcement_can_be_set_and_restored() {
     let server = TestServer::start().await;
     let share = async || server.read("policies?policy=api").await["policies"][0]["enforce"].clone();
     for (enforce, shown) in [("0.25", json!(0.25)), ("0", json!(0.0)), ("1.0", json!(1.0)), ("null", json!(1.0))] {

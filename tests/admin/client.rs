@@ -1,4 +1,4 @@
-//! A server with the admin router, and its client.
+//! A test server with the admin router, and a client for it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -61,7 +61,7 @@ async fn policies_show_quotas_tiers_changes_enforcement_and_rows() {
 }
 
 #[tokio::test]
-async fn the_heaviest_keys_have_counts_and_texts_if_shown() {
+async fn top_lists_counts_of_the_heaviest_keys_and_their_texts_if_enabled() {
     let server = TestServer::start().await;
     for key in 1..=3 {
         for _ in 0..4 * key {
@@ -79,7 +79,7 @@ async fn the_heaviest_keys_have_counts_and_texts_if_shown() {
     assert_eq!(
         chat["requested"]["keys"][0]["text"],
         Value::Null,
-        "the text of keys is shown only for policies passed to `show_keys`"
+        "the text of a key must be shown only for policies passed to `show_keys`"
     );
 
     let limited = server.read("limited?policy=api").await;
@@ -125,7 +125,7 @@ async fn blocks_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn a_limited_key_has_its_windows_and_what_helps() {
+async fn the_response_for_a_limited_key_lists_its_windows_and_what_helps() {
     let server = TestServer::start().await;
     let chat = chat();
     server.limiter.acquire(&chat, "ada").cost(10).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_limited_key_has_its_windows_and_what_helps() {
 }
 
 #[tokio::test]
-async fn the_tier_of_a_key_is_found_from_its_row() {
+async fn the_tier_of_a_key_is_read_from_its_row() {
     let server = TestServer::start().await;
     let (limiter, policy) = (&server.limiter, chat());
     let chat = async |query: &str| why(&server, &format!("policy=chat&{query}")).await["policies"][0].clone();
@@ -188,7 +188,7 @@ async fn the_tier_of_a_key_is_found_from_its_row() {
 
 /// Regression: a caller whose address is blocked or on the deny list was reported as allowed.
 #[tokio::test]
-async fn blocks_and_deny_rules_for_the_address_of_a_key_are_found_and_lifted() {
+async fn blocks_and_deny_rules_that_match_the_address_in_a_key_are_reported() {
     let server = TestServer::start().await;
     server.denied.insert(DenyRule::network("198.51.100.0/24").unwrap());
     for (address, key) in [("192.0.2.7", "192.0.2.7"), ("2001:db8:1:2::3", "2001:db8:1:2::/64")] {

@@ -1,4 +1,4 @@
-//! Parsers for each format, and an application that is limited by a configuration.
+//! Parsers for each format, and an application limited by a configuration.
 
 use axum::Router;
 use axum::body::Body;
@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// Parses `text` in the format of `name`'s file extension. Panics if the JSON schema rejects a valid file.
+/// Parses `text` in the format indicated by the extension of `name`. Panics if the JSON schema rejects a valid file.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     let reader = reader();
     let config = match name.rsplit_once('.').expect("expected a file extension").1 {
@@ -25,7 +25,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// A reader that knows the keys `user` and `tenant`, which are read from the headers `x-user` and `x-tenant`.
+/// Returns a reader with the keys `user` and `tenant`, which are taken from the headers `x-user` and `x-tenant`.
 pub(crate) fn reader() -> ConfigReader {
     let header =
         |name: &'static str| move |req: &Parts| req.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
@@ -41,7 +41,7 @@ pub(crate) fn limiter(config: &Config) -> (RateLimiter, ManualClock) {
     (config.limiter(MemoryBackend::builder().clock(clock.clone()).build()).build(), clock)
 }
 
-/// An application limited by `config`. It takes the user, tier and country from `x-user`, `x-tier` and `x-country`.
+/// Returns an application limited by `config`. The headers `x-user`, `x-tier` and `x-country` describe the caller.
 pub(crate) fn app(config: &Config, limiter: &RateLimiter) -> Router {
     let header = |req: &Parts, name: &str| req.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     let user = move |req: &Parts| {
@@ -70,7 +70,7 @@ pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     Answer::read(response).await
 }
 
-/// Returns the status, and the policy name, limit and remaining tokens from the headers.
+/// Returns the status and, from the headers, the policy name, the limit and the remaining tokens.
 pub(crate) async fn quota_headers(app: &Router, line: &str, lines: &[&str]) -> (u16, String, u64, u64) {
     let answer = call(app, line, lines).await;
     let (policies, limits) = (answer.policies(), answer.limits());

@@ -1,4 +1,4 @@
-//! The bounds on the size of files, values, lists and messages.
+//! Bounds on the sizes of files, values, lists and messages.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -45,12 +45,12 @@ fn texts_larger_than_16_mib_are_rejected() {
 }
 
 #[test]
-fn values_larger_than_64_mib_are_rejected_while_parsing() {
-    // The text has only two bytes per value, so only the parsed values exceed the bound.
+fn values_that_total_more_than_64_mib_are_rejected_while_parsing() {
+    // The text takes only two bytes per value, so only the parsed values exceed the bound.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
-    // A text of about 1 MiB exceeds the bound if it repeats a long string 100 times through aliases.
+    // A document of about 1 MiB exceeds the bound if it uses aliases to repeat a long string 100 times.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
     let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();
@@ -67,7 +67,7 @@ fn more_than_sixteen_levels_of_nesting_are_rejected_while_parsing() {
 }
 
 #[test]
-fn the_largest_configuration_loads_and_larger_ones_are_rejected() {
+fn the_largest_allowed_configuration_loads_and_larger_ones_are_rejected() {
     let text = |policies: usize, tiers: usize, routes: usize, rules: usize| {
         let tiers: Vec<_> = (0..tiers).map(|i| format!("\"t{i}\": \"{}/min\"", i + 1)).collect();
         let tiers = tiers.join(",");

@@ -1,4 +1,4 @@
-//! The kinds, faults and sources of configuration errors, which must not show keys.
+//! Kinds, faults and sources of configuration errors. The errors must not show keys.
 
 use std::error::Error;
 

@@ -42,7 +42,7 @@ labels = ["asn"]
 max_entries = 1000
 "#;
 
-// The name of one policy is the number 404, and YAML 1.1 reads the country `NO` as a boolean.
+// One policy is named by the number 404. YAML 1.1 would read the country `NO` as a boolean.
 const YAML: &str = r#"
 auto_block:
   policies: [web]

@@ -1,4 +1,4 @@
-//! Keys on a file's deny list: the types of keys, and keys that can never match.
+//! Keys on the deny list of a file, including keys that can never match.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

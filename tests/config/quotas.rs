@@ -67,7 +67,7 @@ fn fields(quota: &Quota) -> Value {
     Value::Object(table)
 }
 
-/// Generates values, valid or not, for a quota in a file.
+/// Generates valid and invalid values for a quota in a file.
 fn any_quota_value() -> impl Strategy<Value = Value> {
     let value = || {
         prop::sample::select(vec![

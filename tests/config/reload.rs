@@ -217,7 +217,7 @@ async fn a_reload_report_lists_added_and_removed_rules_without_keys() {
 }
 
 #[tokio::test]
-async fn policies_of_a_reloaded_file_do_not_count_as_conflicts() {
+async fn reloading_a_file_does_not_count_as_a_policy_conflict() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let _app = app(&config, &limiter);

@@ -52,7 +52,7 @@ limits.toml: auto_block: missing, but in use; put it back, or restart the progra
 }
 
 #[tokio::test]
-async fn a_missing_default_differs_from_a_policy_named_none() {
+async fn a_missing_default_differs_from_a_default_named_none() {
     let with = |default: &str| toml(&format!("{default}\npolicies.none.quota = \"1/s\"\npolicies.api.quota = \"1/s\""));
     let (without, none) = (with(""), with("default = \"none\""));
     let (limiter, _clock) = limiter(&without);
@@ -63,7 +63,7 @@ async fn a_missing_default_differs_from_a_policy_named_none() {
 }
 
 #[tokio::test]
-async fn a_refused_reload_lists_changed_auto_block_fields_with_both_values() {
+async fn a_refused_reload_lists_old_and_new_values_of_auto_block_fields() {
     let file =
         |rules: &str| toml(&format!("policies.api.quota = \"30/min\"\n[auto_block]\npolicies = [\"api\"]\n{rules}"));
     let config = file("threshold = 30\nlabels = [\"asn\"]");

@@ -1,4 +1,4 @@
-//! Route limits that are read from a file, in an axum router.
+//! Tests of route limits from a file in an axum router.
 
 use tollgate::{Config, DAY, key};
 
@@ -22,7 +22,7 @@ const FILE: &str = r#"
 "#;
 
 #[tokio::test]
-async fn listed_routes_use_their_policy_and_others_use_the_default() {
+async fn listed_routes_use_their_policies_and_other_routes_use_the_default() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -71,7 +71,7 @@ async fn unlisted_routes_are_unlimited_without_a_default_policy() {
 }
 
 #[tokio::test]
-async fn the_deny_list_and_automatic_blocks_of_a_file_refuse_callers() {
+async fn a_file_can_deny_and_automatically_block_callers() {
     let config = toml(
         r#"
         [policies.default]
@@ -102,8 +102,8 @@ async fn the_deny_list_and_automatic_blocks_of_a_file_refuse_callers() {
 }
 
 #[test]
-fn a_file_accepts_exactly_the_routes_that_a_table_accepts() {
-    // Lines that make the layer panic are configuration errors.
+fn a_file_accepts_the_same_routes_as_route_limits_in_code() {
+    // A line that makes `RouteLimits::table` panic is an error in a file.
     for line in [
         "/",
         "/a",

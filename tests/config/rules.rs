@@ -1,4 +1,4 @@
-//! Files with keys, costs, waits, shadow mode, several policies for a route, and policies for all routes.
+//! Files with keys, costs, waits, shadow mode, several policies per route, and policies for all routes.
 
 use axum::Router;
 use axum::routing::get;
@@ -6,7 +6,7 @@ use tollgate::{Config, RateLimiter, key};
 
 use crate::app::{app, call, limiter, toml};
 
-/// Returns the status, and the remaining tokens of each policy in the headers, such as `api=9 all=99`.
+/// Returns the status and, from the headers, the remaining tokens of each policy, such as `api=9 all=99`.
 async fn left(app: &Router, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = call(app, line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -44,7 +44,7 @@ const FILE: &str = r#"
 const ADA: &[&str] = &["x-user: ada", "x-tenant: 1"];
 
 #[tokio::test]
-async fn routes_choose_several_policies_with_their_own_keys_and_costs() {
+async fn a_route_can_use_several_policies_with_their_own_keys_and_costs() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -82,7 +82,7 @@ async fn a_policy_with_a_wait_delays_requests() {
 }
 
 #[tokio::test]
-async fn a_policy_in_shadow_mode_refuses_nothing_and_sends_no_headers() {
+async fn a_policy_in_shadow_mode_refuses_no_requests_and_adds_no_headers() {
     let config = toml("policies.default = { quota = \"1/min\", shadow = true }");
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -93,7 +93,7 @@ async fn a_policy_in_shadow_mode_refuses_nothing_and_sends_no_headers() {
 }
 
 #[tokio::test]
-async fn one_policy_of_a_file_can_be_in_shadow_mode() {
+async fn a_single_policy_in_a_file_can_be_in_shadow_mode() {
     let config = toml(
         "all_routes = \"new\"\ndefault = \"api\"\n[policies]\napi = { quota = \"2/min\" }\nnew = { quota = \"1/min\", shadow = true }",
     );
@@ -121,7 +121,7 @@ async fn a_reload_changes_the_enforcement_of_a_policy() {
         (", shadow = true", "nothing has changed", Some(200)),
         ("", "policies.default.enforce: 0 → 1", Some(429)),
         (", enforce = 1.0", "nothing has changed", Some(429)),
-        (", enforce = 0.25", "policies.default.enforce: 1 → 0.25", None), // depends on the key
+        (", enforce = 0.25", "policies.default.enforce: 1 → 0.25", None), // the status depends on the key
         (", shadow = true", "policies.default.enforce: 0.25 → 0", Some(200)),
     ] {
         let reloaded = config.reload(&limiter, &file(setting)).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_reload_changes_the_enforcement_of_a_policy() {
 }
 
 #[tokio::test]
-async fn a_policy_of_a_file_can_use_leases() {
+async fn a_policy_in_a_file_can_use_leases() {
     let config = toml("policies = { api = { quota = \"2/min\", leases = true }, other = { quota = \"1/min\" } }");
     assert!(config.policy("api").unwrap().uses_leases() && !config.policy("other").unwrap().uses_leases());
     let (limiter, _clock) = limiter(&config);
@@ -198,7 +198,7 @@ fn a_key_in_a_file_must_be_registered_with_the_reader() {
 }
 
 #[tokio::test]
-async fn unused_routes_are_listed_by_their_lines() {
+async fn unused_routes_are_listed_as_written_in_the_file() {
     let config = toml(FILE);
     let layer = config.layer(&RateLimiter::default(), key::global());
     let app: Router = Router::new().route("/search", get(|| async {})).layer(layer.clone());

@@ -27,7 +27,7 @@ pub(crate) fn check(file: &Value) -> Result<(), String> {
     schemas.validate(file, *index).map_err(|error| error.to_string())
 }
 
-/// Converts a file to JSON from the format that the file extension in `name` indicates.
+/// Converts a file to JSON from the format indicated by the extension of `name`.
 pub(crate) fn json(name: &str, text: &str) -> Value {
     let text = text.trim_start_matches('\u{feff}');
     match name.rsplit_once('.').unwrap().1 {
@@ -52,7 +52,7 @@ fn with_text_names(value: yaml_serde::Value) -> Value {
     }
 }
 
-/// Returns a valid file with every field.
+/// Returns a valid file that uses every field.
 fn every_field() -> Value {
     json!({
         "policies": {
@@ -156,7 +156,7 @@ fn unknown_fields_are_rejected_by_the_reader_and_by_the_schema() {
             check(&file).expect_err(pointer);
         }
     });
-    assert_eq!(tables, 12, "tables with known fields");
+    assert_eq!(tables, 12, "unexpected number of tables with known fields");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn the_schema_accepts_every_value_that_the_reader_accepts() {
                     assert_eq!(schema, Ok(()), "{pointer}: {other}");
                 }
                 (Some(_), Err(_)) => both_refuse += 1,
-                // The schema does not check strings such as quotas and policy names.
+                // The schema does not check the contents of strings such as quotas and policy names.
                 (Some(_), Ok(())) => {}
             }
         }

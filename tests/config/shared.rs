@@ -1,4 +1,4 @@
-//! Reloads on a shared backend. A reload in one process applies to all processes, whatever files they started with.
+//! Reloads on a shared backend. A reload in one process applies to all processes, whichever files they started with.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -18,7 +18,7 @@ use tollgate::{
 
 use crate::app::toml;
 
-/// A memory backend with a notice channel, like that of a remote backend.
+/// A memory backend with a notice channel.
 #[derive(Clone, Debug)]
 struct SharedBackend {
     rows: Arc<MemoryBackend>,
@@ -30,7 +30,7 @@ struct Channel {
     notices: Mutex<BTreeMap<Vec<u8>, Notice>>,
     subscribers: Mutex<Vec<Weak<dyn NoticeSubscriber>>>,
     published: AtomicUsize,
-    /// The number of notices that the channel accepts.
+    /// How many notices the channel accepts before it becomes unavailable.
     capacity: AtomicUsize,
 }
 
@@ -40,8 +40,7 @@ impl SharedBackend {
         SharedBackend { rows: Arc::default(), channel: Arc::new(channel) }
     }
 
-    /// Delivers all current notices to the last subscriber. As with a remote channel, a subscriber does not receive any
-    /// notices when it subscribes.
+    /// Delivers all stored notices to the last subscriber, because `subscribe` delivers none by itself.
     fn deliver_to_last_subscriber(&self) {
         let all = self.channel.notices.lock().unwrap().values().cloned().collect();
         self.channel.subscribers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
@@ -101,7 +100,7 @@ fn file(own: u32, free: u32) -> Config {
     ))
 }
 
-/// Returns the rates that `limiter` applies to the policy `api` and to its tier.
+/// Returns the rates that `limiter` applies to the policy `api` and to its tier `free`.
 fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
     let api = config.policy("api").unwrap();
     let rate = |subject: tollgate::Subject| limiter.quotas(api, subject)[0].rate();
@@ -115,7 +114,7 @@ async fn a_reload_in_one_process_applies_to_all_processes() {
     let (first, second) =
         (first_config.limiter(backend.clone()).build(), second_config.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
-        // The first process needs the notices even if the second process reloads its original file.
+        // The first process must be notified even if the second process reloads its original file.
         second_config.reload(&second, &file(own, free)).await.unwrap();
         assert_eq!(rates(&first_config, &first), (own.into(), free.into()));
         assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
@@ -146,7 +145,7 @@ async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
 }
 
 #[tokio::test]
-async fn a_reload_applies_the_enforcement_to_all_processes_and_after_a_restart() {
+async fn a_reload_changes_the_enforcement_in_all_processes_even_after_a_restart() {
     let file = |setting: &str| toml(&format!("policies.api = {{ quota = \"10/min\"{setting} }}"));
     let backend = SharedBackend::new();
     let old = file(", shadow = true");
@@ -166,7 +165,7 @@ async fn a_reload_applies_the_enforcement_to_all_processes_and_after_a_restart()
 }
 
 #[tokio::test]
-async fn a_reload_that_cannot_publish_keeps_the_deny_list_and_can_be_retried() {
+async fn a_failed_reload_keeps_the_deny_list_and_can_be_retried() {
     let backend = SharedBackend::new();
     let config = file(10, 20);
     let limiter = config.limiter(backend.clone()).build();
@@ -248,7 +247,6 @@ impl NoticeChannel for SlowChannel {
     }
 }
 
-/// Regression: after a tier was removed from the file, its quota was never withdrawn from the channel.
 #[tokio::test]
 async fn the_quota_of_a_removed_tier_is_withdrawn() {
     let backend = SharedBackend::new();

@@ -1,4 +1,4 @@
-//! The list of messages.
+//! The list of error messages.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -29,8 +29,8 @@ impl List {
         let mut source = error.source();
         while let Some(cause) = source {
             if !is_own(cause) {
-                // The list omits the messages of other crates' errors, because they may change. The message must not
-                // repeat its cause.
+                // The list omits the messages of other crates' errors, because they may change. The message of this
+                // crate must not repeat them.
                 assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
                 writeln!(self.0, "source: (text of another library)").unwrap();
                 break;
@@ -69,7 +69,7 @@ impl List {
     }
 }
 
-/// Replaces the port of a test server, which differs in each run.
+/// Replaces the port of a test server, because it differs in each run.
 fn without_port(text: &str) -> String {
     const BEFORE: &str = "127.0.0.1:";
     let Some(start) = text.find(BEFORE).map(|at| at + BEFORE.len()) else { return text.to_owned() };
@@ -77,7 +77,7 @@ fn without_port(text: &str) -> String {
     format!("{}PORT{}", &text[..start], &text[start + digits..])
 }
 
-/// Returns whether this crate defines the error, and therefore controls its text.
+/// Returns whether this crate defines the error and therefore controls its text.
 fn is_own(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<QuotaError>() || cause.is::<ParseQuotaError>() || cause.is::<PolicyError>() || cause.is::<CidrError>()
 }

@@ -115,7 +115,7 @@ pub(crate) fn routes(list: &mut List) {
     list.panic("a duplicate line", || limits().table([("/search", "search"), ("/search", "search")]));
     list.panic("a method in lower case", || limits().table([("get /search", "search")]));
     list.panic("a misspelled method", || limits().table([("GTE /search", "search")]));
-    list.panic("a parameter in the syntax of axum 0.7", || limits().table([("/search/:id", "search")]));
+    list.panic("a parameter in axum 0.7 syntax", || limits().table([("/search/:id", "search")]));
     list.panic("a cost that never fits", || {
         axum::Router::<()>::new()
             .route("/", axum::routing::get(|| async {}))

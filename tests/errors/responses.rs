@@ -1,4 +1,4 @@
-//! Responses to clients.
+//! Error responses to clients.
 
 use axum::Router;
 use axum::body::Body;

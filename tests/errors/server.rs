@@ -1,5 +1,4 @@
-//! Error replies from Redis servers. A fake server sends them, so that the list is complete. `tests/redis` tests the
-//! errors from real servers.
+//! Errors caused by the replies of a fake Redis server. `tests/redis` tests the errors of real servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -102,7 +101,7 @@ async fn decide(url: &str) -> Result<(), Error> {
     limiter(url).await.try_limit(&API, 7).await.map(drop)
 }
 
-/// Starts a server that accepts connections normally and sends `reply` to each script call. Returns its URL.
+/// Starts a server that accepts connections normally and answers each script call with `reply`. Returns its URL.
 fn fake_server(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());

@@ -9,7 +9,7 @@ async fn an_address_without_a_session_gets_three_requests() {
 }
 
 #[tokio::test]
-async fn sessions_have_a_larger_limit_and_the_captcha_raises_it() {
+async fn a_session_raises_the_limit_and_the_captcha_raises_it_further() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     let cookie = open(&example, server).await;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::running::{Example, LOCALHOST, TestResponse, send};
 
-/// The running example, with a copy of its file that tests may change.
+/// The running example and a copy of its file, which tests can change.
 struct Running {
     example: Example,
     server: SocketAddr,
@@ -74,7 +74,7 @@ async fn a_reload_applies_the_changed_file_and_refills_nothing() {
     assert_eq!(report, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
     let response = running.create().await;
     assert!(response.has(r#"ratelimit-policy: "create";q=3;w=60"#), "{response:?}");
-    // Two of the three tokens had been spent before this request. On a slow machine, one may have been refilled since.
+    // Two of the three tokens had been spent before this request. On a slow machine, one might have been refilled.
     let r: u64 = response.value("ratelimit").unwrap().split("r=").nth(1).unwrap()[..1].parse().unwrap();
     assert!(r <= 1, "{response:?}");
     assert_eq!(running.example.line(), "policies.create.quota: 5/min → 3/min");

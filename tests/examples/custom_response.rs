@@ -38,7 +38,7 @@ async fn programs_get_json_and_browsers_get_a_page() {
 async fn the_reset_is_a_unix_time_and_retry_after_has_jitter() {
     let example = Example::start("custom_response", &[]);
     let server = example.address();
-    example.promised("from 20 to 30");
+    example.promised("between 20 and 30");
     for _ in 0..3 {
         assert_eq!(get(server, &[]).await.status(), 200);
     }

@@ -1,7 +1,7 @@
 use crate::running::Example;
 
 #[test]
-fn the_fourth_call_is_refused_and_passes_after_the_pushback() {
+fn the_fourth_call_is_refused_and_the_fifth_passes_after_the_pushback() {
     let example = Example::start("grpc", &[]);
     for call in 1..=3 {
         assert_eq!(example.line(), example.promised(&format!("call {call}: Ok \"hello, ada\"")));

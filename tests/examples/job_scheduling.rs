@@ -19,8 +19,8 @@ fn jobs_run_at_their_due_times_and_a_canceled_time_is_reused() {
     assert!(example.ends());
 }
 
-/// Compares a line with the promised line. A busy machine may run jobs late, which shortens the delays that the example
-/// prints. Therefore, only one direction is checked: no job may run early or wait longer than promised.
+/// Compares a line with the promised line. A busy machine can run jobs late, which shortens the delays that the example
+/// prints. Therefore, jobs must not run early, and the printed delays must not be longer than promised.
 #[track_caller]
 fn check_line(line: &str, promised: &str) {
     let (words, times) = parts(line);

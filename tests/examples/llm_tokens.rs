@@ -41,7 +41,7 @@ async fn the_estimate_is_kept_on_disconnect_and_refunded_on_failure() {
 }
 
 #[tokio::test]
-async fn one_of_five_batches_starts_three_wait_and_one_is_refused() {
+async fn of_five_batches_one_starts_three_wait_and_one_is_refused() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     example.promised("the first starts immediately and three more start at intervals of one second");

@@ -19,7 +19,7 @@ fn the_plots_in_the_documentation_are_up_to_date() {
         let stored = std::fs::read_to_string(stored).unwrap();
         assert!(drawn == stored, "{file} is outdated: run `cargo run --example plots` and review it");
         assert!(stored.len() < 30_000, "{file} has {} bytes", stored.len());
-        // The plots must be accessible, and must not contain a blank line, which would end the HTML block in Markdown.
+        // The plots must be accessible. A blank line would end the HTML block in Markdown.
         assert!(stored.contains("role=\"img\"") && stored.contains("<title>") && stored.contains("<desc>"));
         assert!(!stored.contains("\n\n"));
     }

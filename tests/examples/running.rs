@@ -101,7 +101,7 @@ fn comment(name: &str) -> String {
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
 
-/// Sends a request with the given header lines from `client` on a new connection, and reads the response until the
+/// Sends a request with the given header lines from `client` on a new connection and reads the response until the
 /// server closes the connection.
 pub(crate) async fn send(
     client: Ipv4Addr,
@@ -134,7 +134,7 @@ pub(crate) async fn get(server: SocketAddr, headers: &[&str]) -> TestResponse {
     send(LOCALHOST, server, "GET /", headers, "").await
 }
 
-/// Repeats a request. Returns the statuses in the format that curl prints with `-w '%{http_code} '`.
+/// Repeats a request. Returns the statuses, separated by spaces.
 pub(crate) async fn statuses(times: usize, server: SocketAddr, request: &str, headers: &[&str]) -> String {
     let mut statuses = Vec::new();
     for _ in 0..times {

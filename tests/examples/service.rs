@@ -95,7 +95,7 @@ async fn an_address_that_guesses_tokens_is_refused_and_then_blocked() {
         wrong += 1;
         response = guess().await;
     }
-    // On a slow machine, the bucket may refill slightly while the loop is guessing.
+    // On a slow machine, the bucket can refill slightly during the loop.
     assert!((100..=105).contains(&wrong), "{wrong} guesses");
     assert!(response.status() == 429 && response.number("retry-after") < 60, "{response:?}");
     for _ in 0..25 {

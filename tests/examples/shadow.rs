@@ -37,7 +37,7 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
 }
 
 #[tokio::test]
-async fn a_share_of_one_refuses_all_clients_over_the_limit() {
+async fn a_share_of_one_enforces_the_limit_for_all_clients() {
     let example = Example::start("shadow", &["1.0"]);
     let server = example.address();
     for i in 0..5 {
@@ -55,7 +55,7 @@ async fn outcomes(example: &Example, server: SocketAddr, client: u32) -> Vec<Out
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
-    /// The response has no sign of a limit.
+    /// The response does not mention a limit.
     Quiet,
     /// The response has only the header for the access log.
     Marked,

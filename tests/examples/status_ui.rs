@@ -55,7 +55,7 @@ async fn the_seventh_message_is_refused_until_the_time_in_the_status() {
         let seen = statuses(7, server, &line, &[]).await;
         let snapshot = status(server, limit).await;
         let now = snapshot["now"].as_u64().unwrap();
-        // A window may end between the first message and the seventh.
+        // A window can end between the first and the seventh message, so only the bucket's statuses are predictable.
         if limit == "bucket" {
             assert_eq!(seen, example.promised("200 200 200 200 200 200 429"));
             assert_eq!((snapshot["spent"].as_u64(), snapshot["capacity"].as_u64()), (Some(6), Some(6)));

@@ -29,8 +29,8 @@ fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     }
 }
 
-/// Reads three numbers, like ratelimit-header-parser. The reset is in seconds from now, unless the number is large
-/// enough to be a Unix time.
+/// Reads the limit, the remaining tokens and the reset, like ratelimit-header-parser. The reset is in seconds from now,
+/// unless the number is large enough to be a Unix time.
 fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64, u64)> {
     let limit = number(headers, &format!("{prefix}ratelimit-limit"))?;
     let remaining = number(headers, &format!("{prefix}ratelimit-remaining"))?;
@@ -38,7 +38,7 @@ fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64
     Some((limit, remaining, if reset > 1_000_000_000 { reset - now } else { reset }))
 }
 
-/// Like axios-retry, got, urllib3 and reqwest-retry, reads `Retry-After` in whole seconds if the status allows a retry.
+/// Reads `Retry-After` if the status allows a retry, like axios-retry, got, urllib3 and reqwest-retry.
 fn retrying(headers: &HeaderMap, status: u16) -> Option<u64> {
     matches!(status, 429 | 503).then(|| number(headers, "retry-after")).flatten()
 }
@@ -102,7 +102,7 @@ async fn clients_read_the_same_values_in_each_family_with_three_fields() {
 }
 
 #[tokio::test]
-async fn a_client_of_another_family_finds_no_fields() {
+async fn a_client_for_another_family_finds_no_fields() {
     let (layer, _clock) = layer("ten", Quota::token_bucket(10, MINUTE));
     let answer = take(&app(layer.clone()), 1).await;
     assert_eq!(three_fields(&answer.headers, "", NOW), None);

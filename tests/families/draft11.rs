@@ -17,7 +17,7 @@ async fn the_first_example_of_the_draft_is_reproduced() {
 
 #[tokio::test]
 async fn the_two_policy_example_of_the_draft_is_reproduced() {
-    // `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, with one line for each policy.
+    // The draft has `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`. Here, each policy has its own line.
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("burst", Quota::token_bucket(100, MINUTE)), key::global())
         .and(Policy::new("daily", Quota::fixed_window(1000, DAY).start(Duration::ZERO)), key::global())
@@ -34,7 +34,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
             r#"ratelimit-policy: "daily";q=1000;w=86400"#,
         ]
     );
-    // A denial lists both policies, but only the limits that were exceeded.
+    // A denial has both policies in `RateLimit-Policy`, but only the exceeded limits in `RateLimit`.
     let refused = take(&app, 70).await;
     assert_eq!(
         lines(&refused),
@@ -46,7 +46,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
         ]
     );
     assert_eq!((refused.status, refused.violated_policies()), (429, vec!["burst".into()]));
-    // Spend the daily limit in steps of 100. The window then resets at the end of the day.
+    // Spend most of the daily limit. The next request must then wait until the end of the day.
     for _ in 0..9 {
         clock.advance(MINUTE);
         assert_eq!(take(&app, 100).await.status, 200);
@@ -96,7 +96,7 @@ async fn the_window_depends_on_the_algorithm() {
 }
 
 #[tokio::test]
-async fn a_sliding_window_sends_the_exact_retry_time() {
+async fn a_denial_under_a_sliding_window_has_the_exact_retry_time() {
     let (layer, clock) = layer("s", Quota::sliding_window(10, MINUTE));
     let app = app(layer);
     let all = take(&app, 10).await;
@@ -112,14 +112,14 @@ async fn a_sliding_window_sends_the_exact_retry_time() {
 
 #[tokio::test]
 async fn times_are_rounded_up_and_remaining_tokens_down() {
-    // With 7 tokens per 1.5 s, the window is rounded up to 2 s, and a token is refilled in 0.21 s.
+    // The window of 1.5 s is rounded up to 2 s. One token is refilled in 0.21 s.
     let (layer, clock) = layer("odd", Quota::token_bucket(7, SECOND + SECOND / 2));
     let app = app(layer);
     let answer = take(&app, 7).await;
     assert_eq!(lines(&answer), [r#"ratelimit: "odd";r=0;t=1"#, r#"ratelimit-policy: "odd";q=7;w=2"#]);
-    assert_eq!(lines(&take(&app, 6).await)[2], "retry-after: 2", "1.28 s");
+    assert_eq!(lines(&take(&app, 6).await)[2], "retry-after: 2", "1.29 s are rounded up");
     clock.advance(SECOND);
-    assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "odd";r=4;t=1"#, "4.66 tokens are rounded down");
+    assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "odd";r=4;t=1"#, "4.67 tokens are rounded down");
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_cost_above_the_capacity_has_no_retry_time() {
 }
 
 #[tokio::test]
-async fn a_tier_shows_its_own_quota_under_the_policys_name() {
+async fn headers_for_a_tier_have_its_quota_and_the_name_of_the_policy() {
     let api =
         Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("pro", Quota::token_bucket(600, HOUR).capacity(50));
     let by_tier = |req: &axum::http::request::Parts| match cost(req) {
@@ -150,7 +150,7 @@ async fn a_tier_shows_its_own_quota_under_the_policys_name() {
 }
 
 #[tokio::test]
-async fn the_largest_quota_fits_a_structured_field_integer() {
+async fn the_largest_quota_fits_in_a_structured_field_integer() {
     // An integer in a structured field has at most fifteen digits.
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, Quota::MAX_PERIOD);
     let (layer, _clock) = layer(&"n".repeat(128), quota);

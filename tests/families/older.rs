@@ -1,4 +1,4 @@
-//! The exact headers of the older families, which send three fields for one policy.
+//! The exact headers of the older families, which describe one policy in separate fields.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::app::{app, cost, layer, limiter, lines, take};
 const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
-async fn each_family_reproduces_the_example_of_express_rate_limit() {
-    // These values are from the tests of express-rate-limit, for the first request under a limit of five per minute.
+async fn each_family_sends_the_same_headers_as_express_rate_limit() {
+    // The values are from the tests of express-rate-limit: the first request under a limit of five per minute.
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -85,7 +85,7 @@ async fn denials_have_retry_after_in_each_family() {
 }
 
 #[tokio::test]
-async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
+async fn headers_describe_the_tightest_rule_and_in_denials_the_rule_with_the_longest_wait() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("minute", Quota::token_bucket(10, MINUTE)), key::global())
         .and(Policy::new("hour", Quota::token_bucket(100, HOUR)), key::global())
@@ -94,7 +94,7 @@ async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
         .headers(HeaderFamily::Draft6)
         .limiter(&limiter);
     let app = app(layer);
-    // The tightest policy is `minute`, which has 8 of 10 tokens left, while `day` has 10 of 12.
+    // `minute` is the tightest policy: it has 8 of 10 tokens left, and `day` has 10 of 12.
     assert_eq!(
         lines(&take(&app, 2).await),
         ["ratelimit-limit: 10", "ratelimit-policy: 10;w=60", "ratelimit-remaining: 8", "ratelimit-reset: 12"]

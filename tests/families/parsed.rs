@@ -1,4 +1,4 @@
-//! For random quotas and names, `sfv` parses every draft-11 header, and the values match the decisions.
+//! For random quotas and names, the `sfv` crate parses every draft-11 header, and the values match the decisions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,22 +50,22 @@ fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// Returns `w`, the time window of the limit, computed independently of the crate, as the draft defines it.
+/// Computes the window `w` from the draft's definition, independently of the crate.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
         (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
     let micros = match quota.algorithm() {
         Algorithm::TokenBucket => (limit * period).div_ceil(rate),
-        // `w` spans whole windows, such as two windows for 10 per minute with a capacity of 15.
+        // `w` covers whole windows. For example, 10 per minute with a capacity of 15 takes two windows.
         Algorithm::FixedWindow => limit.div_ceil(rate) * period,
         Algorithm::SlidingWindow => period,
-        other => panic!("add {other:?} here"),
+        other => panic!("add the algorithm {other:?} to this function"),
     };
     Duration::from_micros(micros as u64)
 }
 
-/// Sends requests, each given as its cost and the wait before it, and compares each response with the decisions.
-/// Returns the number of refusals.
+/// Sends requests and compares each response with the decisions. `requests` contains the cost of each request and the
+/// number of microseconds to wait before it. Returns the number of refusals.
 fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -162,5 +162,5 @@ fn every_header_matches_its_decision() {
     });
     result.unwrap_or_else(|error| panic!("{error}"));
     let (refused, sent) = (refused.get(), sent.get());
-    assert!(refused > sent / 10 && refused < sent * 9 / 10, "{refused} of {sent} refused");
+    assert!(refused > sent / 10 && refused < sent * 9 / 10, "{refused} of {sent} requests were refused");
 }

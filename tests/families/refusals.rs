@@ -72,7 +72,7 @@ async fn headers_set_by_on_refusal_are_kept() {
 }
 
 #[tokio::test]
-async fn an_earlier_custom_retry_after_suppresses_the_window() {
+async fn the_window_is_omitted_if_a_custom_retry_after_might_be_shorter() {
     for (own, field) in [("59", 0), ("60", 1), ("61", 1), ("Wed, 21 Oct 2026 07:28:00 GMT", 0)] {
         let answer = refused(
             |layer| layer,
@@ -104,7 +104,7 @@ async fn respond_uses_the_status_and_retry_seconds_of_the_refusal() {
 }
 
 #[tokio::test]
-async fn a_refusal_provides_the_request_decisions_and_message() {
+async fn a_refusal_provides_the_request_the_decisions_and_the_message() {
     let answer = refused(
         |layer| layer,
         |refusal| {
@@ -147,7 +147,7 @@ async fn the_default_response_can_be_modified() {
 }
 
 #[tokio::test]
-async fn retry_jitter_only_adds_time() {
+async fn retry_jitter_never_shortens_the_wait() {
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..200 {
         let answer = refused(|layer| layer.retry_jitter(10 * tollgate::SECOND), teapot).await;
@@ -156,6 +156,6 @@ async fn retry_jitter_only_adds_time() {
         assert!(answer.limits()[0].2.unwrap() <= retry, "expected `t` to be at most `Retry-After`");
         seen.insert(retry);
     }
-    // It is practically impossible for 200 random draws from eleven values to miss five of them.
+    // Missing five of eleven values in 200 random draws is practically impossible.
     assert!(seen.len() > 6, "{seen:?}");
 }

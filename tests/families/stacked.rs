@@ -1,4 +1,4 @@
-//! Two limiters that add headers to one response. The outer limiter adds fields, but does not overwrite any.
+//! Several limiters that add headers to one response. Outer limiters add fields, but overwrite none.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -11,7 +11,7 @@ fn limit(name: &str, rate: u64, family: HeaderFamily) -> RateLimitLayer {
     layer(name, Quota::token_bucket(rate, MINUTE)).0.headers(family)
 }
 
-/// A service that sends its own fields, like a limiter written in another language.
+/// A service whose responses already have headers, like an upstream server with its own limiter.
 fn service_with(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
     let handler = move || async move {
         let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));

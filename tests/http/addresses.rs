@@ -1,4 +1,4 @@
-//! The addresses that count as one client, and the sources of these addresses.
+//! Which addresses count as one client, and where client addresses come from.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,7 +18,7 @@ fn limited() -> Router {
 }
 
 #[tokio::test]
-async fn forms_of_an_ipv4_address_share_a_bucket_and_so_do_addresses_in_an_ipv6_64_prefix() {
+async fn an_ipv4_address_in_any_form_or_an_ipv6_64_prefix_has_one_bucket() {
     let app = limited();
     for (peer, status) in [
         ("203.0.113.7", 200),
@@ -50,7 +50,7 @@ async fn addresses_within_a_configured_prefix_share_a_bucket() {
 }
 
 #[tokio::test]
-async fn the_peer_address_may_come_from_connect_info_peer_addr_or_a_mock() {
+async fn the_peer_address_can_come_from_connect_info_peer_addr_or_a_mock() {
     let app = limited();
     assert_eq!(oneshot(&app, from(PeerAddr(socket("203.0.113.7")))).await.status, 200);
     let mocked = app.layer(MockConnectInfo(socket("203.0.113.7")));

@@ -83,10 +83,7 @@ impl Answer {
                 let name = item.bare_item.as_string().expect("expected a string").as_str().to_owned();
                 let parameters = item.params.iter().map(|(key, value)| {
                     let value = i64::from(value.as_integer().expect("expected an integer"));
-                    (
-                        key.as_str().parse().expect("expected a parameter name with one letter"),
-                        u64::try_from(value).unwrap(),
-                    )
+                    (key.as_str().parse().expect("expected a one-letter parameter name"), u64::try_from(value).unwrap())
                 });
                 (name, parameters.collect())
             })

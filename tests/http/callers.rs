@@ -1,4 +1,4 @@
-//! Limits for users, anonymous callers and tiers, and keys that are found asynchronously.
+//! Limits for users, anonymous callers and tiers, and keys that extractors find asynchronously.
 
 use axum::http::request::Parts;
 use tollgate::key::Extraction;
@@ -8,7 +8,7 @@ use crate::client::{hello, limiter, serve};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// Returns the user named by `x-user`, which stands in for an extension that an authentication layer would insert.
+/// Returns the user in the `x-user` header. A real app would read an extension set by its authentication layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }
@@ -18,7 +18,7 @@ fn header(req: &Parts, name: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn each_user_has_a_bucket_and_anonymous_callers_share_one() {
+async fn each_user_has_a_bucket_but_anonymous_callers_share_one() {
     let (limiter, _clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TWO, user).limiter(&limiter))).await;
     for name in ["ada", "bob", "anonymous", "None"] {
@@ -36,7 +36,7 @@ async fn each_user_has_a_bucket_and_anonymous_callers_share_one() {
 }
 
 #[tokio::test]
-async fn an_upgrade_keeps_spent_tokens_and_raises_the_limit_immediately() {
+async fn a_higher_tier_raises_the_limit_immediately_but_refunds_no_tokens() {
     let (limiter, _clock) = limiter();
     let policy = TWO.tier("pro", Quota::token_bucket(60, MINUTE));
     let by_plan = |req: &Parts| match (user(req), header(req, "x-plan")) {
@@ -52,7 +52,7 @@ async fn an_upgrade_keeps_spent_tokens_and_raises_the_limit_immediately() {
 
     let pro = client.send("GET", &["x-user: ada", "x-plan: pro"]).await;
     assert_eq!((pro.status, pro.policies(), pro.limits()[0].1), (200, vec![("two".into(), 60, 60)], 57));
-    // A key has one bucket for all its tiers. A caller with an unknown tier has the policy's own quota.
+    // A key has one bucket for all its tiers. A caller with an unknown tier gets the policy's own quota.
     let refused = client.send("GET", &["x-user: ada", "x-plan: unheard-of"]).await;
     assert_eq!((refused.status, refused.policies()), (429, vec![("two".into(), 2, 60)]));
     assert_eq!(client.get_as("bob").await.status, 200);

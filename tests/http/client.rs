@@ -21,7 +21,7 @@ pub(crate) fn hello() -> Router {
     Router::new().route("/", any(|| async { "hello" }))
 }
 
-/// Serves `app` until the test's runtime ends.
+/// Serves `app` until the test's runtime shuts down.
 pub(crate) async fn serve(app: Router) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client(listener.local_addr().unwrap());
@@ -44,7 +44,7 @@ impl Client {
         self.send("GET", &[&format!("x-user: {user}")]).await
     }
 
-    /// Sends a request with these header lines and no body, and reads until the server closes the connection.
+    /// Sends a request with the given header lines and no body, and reads until the server closes the connection.
     pub(crate) async fn send(&self, method: &str, lines: &[&str]) -> Answer {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let mut stream = TcpStream::connect(self.0).await.unwrap();
@@ -56,7 +56,7 @@ impl Client {
     }
 }
 
-/// Sends a request without a socket. Use this for requests that cannot be sent over a socket.
+/// Calls `app` directly, without a socket.
 pub(crate) async fn oneshot(app: &Router, request: Request) -> Answer {
     let Ok(response) = app.clone().oneshot(request).await;
     Answer::read(response).await

@@ -75,7 +75,7 @@ async fn a_request_denied_by_one_policy_is_not_charged_under_the_others() {
 }
 
 #[tokio::test]
-async fn denied_requests_of_one_user_do_not_spend_the_global_limit() {
+async fn denied_requests_from_one_user_do_not_spend_the_global_limit() {
     const USER: Policy = Policy::new("user", Quota::token_bucket(1, MINUTE));
     const ALL: Policy = Policy::new("all", Quota::fixed_window(10, HOUR));
 
@@ -95,7 +95,7 @@ async fn denied_requests_of_one_user_do_not_spend_the_global_limit() {
 }
 
 #[tokio::test]
-async fn retry_after_is_the_longest_wait_of_the_exceeded_limits() {
+async fn retry_after_is_the_longest_wait_among_the_exceeded_limits() {
     let (limiter, clock) = limiter();
     let short = Policy::new("short", Quota::token_bucket(1, 10 * SECOND));
     let long = Policy::new("long", Quota::token_bucket(1, 30 * SECOND));
@@ -107,7 +107,7 @@ async fn retry_after_is_the_longest_wait_of_the_exceeded_limits() {
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(30)));
     assert_eq!(refused.violated_policies(), ["short", "long"]);
-    // Other policies are not listed, because their windows could end after Retry-After (draft-11, section 6).
+    // `RateLimit` omits other policies, because their windows could end after Retry-After (draft-11, section 6).
     assert_eq!(refused.limits(), [("short".into(), 0, Some(10)), ("long".into(), 0, Some(30))]);
     let names: Vec<_> = refused.policies().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["short", "long", "wide"]);

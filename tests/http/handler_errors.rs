@@ -13,7 +13,7 @@ use crate::client::{limiter, serve};
 const LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 
 #[tokio::test]
-async fn receipt_and_status_are_optional_extractors() {
+async fn handlers_can_extract_an_optional_receipt_and_status() {
     async fn show(settlement: Option<Receipt>, status: Option<RateLimitStatus>) -> String {
         format!("{} {}", settlement.is_some(), status.is_some())
     }
@@ -26,7 +26,7 @@ async fn receipt_and_status_are_optional_extractors() {
 }
 
 #[tokio::test]
-async fn a_key_error_from_a_handler_responds_with_its_status() {
+async fn a_key_error_returned_by_a_handler_sets_the_status() {
     async fn unnamed(State(limiter): State<RateLimiter>) -> Result<(), LimitError> {
         let name: Result<&str, KeyError> =
             Err(KeyError::new("no name; send x-name").with_status(http::StatusCode::BAD_REQUEST));
@@ -41,7 +41,7 @@ async fn a_key_error_from_a_handler_responds_with_its_status() {
 
 #[cfg(feature = "wait")]
 #[tokio::test]
-async fn waiting_in_a_handler_without_reservations_responds_with_500_and_the_remedy() {
+async fn waiting_under_a_policy_without_reservations_causes_a_500_that_names_max_reserved() {
     async fn patient(State(limiter): State<RateLimiter>) -> Result<(), LimitError> {
         limiter.acquire(&LOGIN, "ada").wait_up_to(HOUR).await?;
         Ok(())

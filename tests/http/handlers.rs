@@ -26,7 +26,7 @@ async fn a_handler_can_read_the_status_of_its_limits() {
 }
 
 #[tokio::test]
-async fn a_missing_status_extension_responds_with_500_and_suggests_with_status() {
+async fn a_missing_status_extension_causes_a_500_that_suggests_with_status() {
     async fn show(_status: RateLimitStatus) {}
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(ALL, key::global()).limiter(&limiter);
@@ -39,7 +39,7 @@ async fn a_missing_status_extension_responds_with_500_and_suggests_with_status()
 
 #[tokio::test]
 async fn a_handler_denies_with_the_same_response_as_the_layer() {
-    // The handlers return axum's `Result`, return a `Response` as the error, or pass a list of charges in one call.
+    // One handler returns axum's `Result`, one returns a `Response` as the error, and one passes a list of charges.
     async fn any_error(State(limiter): State<RateLimiter>) -> axum::response::Result<&'static str> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok("hello")

@@ -9,7 +9,7 @@ use crate::client::{hello, limiter, serve};
 const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn each_response_has_the_remaining_tokens_and_their_window() {
+async fn each_response_reports_the_remaining_tokens_and_a_window() {
     let (limiter, _clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter))).await;
     for left in (0..10).rev() {
@@ -26,7 +26,7 @@ async fn each_response_has_the_remaining_tokens_and_their_window() {
 }
 
 #[tokio::test]
-async fn a_denial_is_a_problem_response_with_no_store() {
+async fn a_denial_is_a_problem_document_that_must_not_be_cached() {
     let (limiter, _clock) = limiter();
     let name = r#"say "ten" \ backslash"#;
     let policy = Policy::try_new(name, Quota::token_bucket(1, MINUTE)).unwrap();

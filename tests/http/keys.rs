@@ -61,7 +61,7 @@ async fn keys_built_from_values_equal_extracted_keys() {
 }
 
 #[tokio::test]
-async fn reset_returns_false_if_there_is_no_such_row() {
+async fn reset_returns_false_if_the_key_has_no_row() {
     let (limiter, _clock) = limiter();
     let v6: std::net::IpAddr = "2001:db8::7".parse().unwrap();
     for key in [Key::from(1), key::client_ip().key(v6)] {
@@ -71,10 +71,10 @@ async fn reset_returns_false_if_there_is_no_such_row() {
     assert!(!limiter.reset(&API, v6).await.unwrap(), "an address and its network must be different keys");
     assert!(
         !limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(),
-        "a different policy must have a different row"
+        "the other policy must have no row for this key"
     );
     assert!(limiter.reset(&API, 1).await.unwrap());
-    assert!(!limiter.reset(&API, 1).await.unwrap(), "expected the first reset to have removed the row");
+    assert!(!limiter.reset(&API, 1).await.unwrap(), "the first reset must have removed the row");
 
     let work = limiter.acquire(&API, 7).hold().await.unwrap().into_receipt();
     assert!(work.reset().await.unwrap());

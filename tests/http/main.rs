@@ -1,4 +1,4 @@
-//! The layer in axum, as clients see it. Most tests use a socket and a manual clock.
+//! Tests of the layer in axum, as clients see it. Most tests use a socket and a manual clock.
 
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

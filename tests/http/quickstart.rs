@@ -47,7 +47,7 @@ impl Example {
         stdout.read_line(&mut first).unwrap();
         let url = first.split_whitespace().find(|word| word.starts_with("http://"));
         let url = url.unwrap_or_else(|| panic!("no URL in {first:?}")).to_owned();
-        // Drain the output, because a closed pipe would end the process.
+        // Keep reading the output, because printing to a closed pipe would panic.
         std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
         (example, url)
     }

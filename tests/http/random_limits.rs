@@ -1,4 +1,4 @@
-//! For any limits, names and costs, the headers can be parsed, and waiting for Retry-After is sufficient.
+//! For any limits, names and costs, the headers can be parsed, and a request succeeds after waiting for Retry-After.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn headers_parse_and_waiting_for_retry_after_is_enough(
+    fn headers_can_be_parsed_and_waiting_for_retry_after_is_enough(
         policies in proptest::collection::vec(("[ -~]{0,127}", quota()), 1..4),
         began in prop_oneof![Just(0), Just(1_767_225_600_000_000), 0..=Micros::MAX.get()],
         asks in proptest::collection::vec((any::<prop::sample::Index>(), 0.0..1.05_f64, 0.0..2.0_f64), 1..8),
@@ -42,7 +42,7 @@ proptest! {
                     continue;
                 }
             };
-            // Skip the rest if a window would end after the latest representable instant, which is in the year 2255.
+            // Skip the rest if a window could end after the latest representable instant, which is in the year 2255.
             let time_left = Micros::MAX.since(clock.now());
             if policies.iter().any(|policy| 4 * policy.quotas()[0].window() > time_left) {
                 continue;

@@ -1,4 +1,4 @@
-//! Refused requests never reach the handler, and errors and panics in closures affect no other request.
+//! Refused requests never reach the handler, and errors and panics in closures affect no other requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ async fn a_refusal_is_sent_before_the_body_is_read_and_without_calling_the_handl
     for _ in 0..3 {
         assert_eq!(client.send("POST", &["content-length: 0"]).await.status, 200);
     }
-    // The request announces a body but never sends it. A server that reads the body would hang or reply 100 Continue.
+    // The announced body is never sent. A server that waited for it would hang or reply with 100 Continue.
     for lines in [&["content-length: 1000000"][..], &["content-length: 1000000", "expect: 100-continue"]] {
         let answer = tokio::time::timeout(Duration::from_secs(20), client.send("POST", lines)).await;
         assert_eq!(answer.expect("expected a response before the body").status, 429);
@@ -51,7 +51,7 @@ async fn a_request_without_a_peer_address_gets_a_500_and_counts_as_a_mistake() {
 }
 
 #[tokio::test]
-async fn a_key_error_charges_no_rule_and_is_sent_as_the_detail() {
+async fn a_key_error_charges_no_rule_and_its_message_is_the_detail() {
     let (limiter, _clock) = limiter();
     let tenant = |req: &Parts| match req.headers.get("x-tenant") {
         Some(tenant) => Ok(tenant.as_bytes().to_vec()),

@@ -1,8 +1,8 @@
 //! Checks that concurrent operations are linearizable (Herlihy and Wing).
 //!
-//! A history is linearizable if its events can be put into an order in which the algebra gives the same results, and in
-//! which each event precedes all events that began after it ended. The time of a decision may be any reading of the
-//! clock since the decision began, because the clock is read before the rows.
+//! A history is linearizable if its events can be put into an order with two properties: running them one by one gives
+//! the recorded results, and each event precedes all events that began after it ended. The time of a decision may be
+//! any reading of the clock since the decision began, because the clock is read before the rows.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub(crate) fn backend() -> (MemoryBackend, ManualClock) {
     (MemoryBackend::builder().max_rows(1000).clock(YieldingClock(clock.clone())).build(), clock)
 }
 
-/// A clock that yields to other threads when a decision reads it.
+/// A clock that yields to other threads each time it is read.
 #[derive(Debug)]
 struct YieldingClock(ManualClock);
 
@@ -143,7 +143,7 @@ pub(crate) fn run_operations(
     events
 }
 
-/// Returns an order of the events in which the algebra gives the recorded results, if there is one.
+/// Returns an order that shows that the events are linearizable, or `None` if there is no such order.
 pub(crate) fn order(events: &[Event]) -> Option<Vec<usize>> {
     let mut order = Vec::new();
     search(events, &[Table { rows: Default::default(), now: BEGIN }], &mut order).then_some(order)
@@ -187,7 +187,7 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the table after an operation, or `None` if the algebra's results differ from the recorded ones.
+    /// Returns the table after an operation, or `None` if the results differ from the recorded ones.
     /// `readings` contains all readings of the clock since the operation began.
     fn after(&self, operation: &Operation, readings: &[Micros]) -> Option<Table> {
         let mut next = self.clone();

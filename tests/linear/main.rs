@@ -31,7 +31,7 @@ fn concurrent_operations_are_linearizable() {
             let run = |number: u64| {
                 let (backend, clock, ticks, barrier) = (&backend, &clock, &ticks, &barrier);
                 move || {
-                    // Spin so that the threads start together.
+                    // Wait for the other threads, so that all threads start together.
                     barrier.fetch_add(1, Ordering::SeqCst);
                     while barrier.load(Ordering::SeqCst) < THREADS {
                         thread::yield_now();

@@ -14,7 +14,7 @@ fn full(policy: &Policy, rows: usize) -> RateLimiter {
 }
 
 #[test]
-fn surcharges_on_an_overflow_row_are_charged() {
+fn settlements_above_the_cost_are_charged_to_an_overflow_row() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = full(&policy, 1000);
     let mut used = 0;

@@ -7,7 +7,7 @@ use tollgate::{HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::M
 
 use crate::support::now;
 
-/// Returns a limiter whose table has rows under 1,100 quotas.
+/// Returns a limiter whose table contains rows of 1,100 quotas.
 fn limiter_with_1100_quotas() -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     for rate in 1..=1100 {

@@ -24,10 +24,9 @@ impl AdmittedCharge {
 /// Checks the tokens used in every interval between two charges.
 ///
 /// For token buckets and fixed windows, the limit is the capacity plus the tokens refilled since the start of the
-/// interval. An interval that *begins* with a reservation may have a higher limit. If the reservation's cost is larger
-/// than the capacity, it replaces the capacity, but counts only up to `used` plus the capacity, because a refund
-/// returns at most the capacity. The limit then also includes the excess tokens that are refilled because due times are
-/// rounded up.
+/// interval. If the first charge is a reservation that costs more than the capacity, its cost replaces the capacity.
+/// The cost is limited to `used` plus the capacity, because a refund returns at most the capacity. Rounding up the due
+/// time refills a few additional tokens.
 pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     let mut admitted: Vec<AdmittedCharge> = admitted.to_vec();
     admitted.sort_by_key(|charge| charge.due);
@@ -66,7 +65,7 @@ fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), Strin
         }
         if (used - model.capacity * model.period) * 1_000_000 > model.period && last.used > 0 {
             return Err(format!(
-                "{} tokens used in the period before {}, which is too many",
+                "{} tokens used in the period before {}, more than the capacity",
                 used as f64 / model.period as f64,
                 last.due
             ));
@@ -75,7 +74,7 @@ fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns the most excess units refilled because a wait is rounded up to a microsecond or a window boundary.
+/// Returns the largest number of additional units that are refilled because waits are rounded up.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

@@ -22,7 +22,7 @@ pub(crate) struct Model {
     pub(crate) start: i128,
 }
 
-/// The stored state of a key, in units.
+/// The stored state of a key. Amounts are in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub(crate) spent: i128,
@@ -146,9 +146,9 @@ impl Model {
         }
     }
 
-    /// Returns the first instant at or after `now` at which the ask is granted if nothing else is spent. The search
-    /// first finds the span (a window for a fixed window, otherwise a single instant), and then the instant in the
-    /// span. Once an ask is granted, it is also granted in the rest of the span and at the end of every later span.
+    /// Returns the first instant at or after `now` at which the ask is granted if nothing else is spent. Once granted,
+    /// an ask is also granted at every later instant. For fixed windows, this holds only within a window and for the
+    /// ends of windows, so the search finds the window first.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

@@ -112,7 +112,7 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
 /// One operation, described by random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
-    /// The kind of operation, and the receipt to which it applies.
+    /// The kind of operation, and a number that selects its rows or its receipt.
     pub(crate) what: (u8, u64),
     pub(crate) step: (u8, u64),
     pub(crate) cost: (u8, u64),

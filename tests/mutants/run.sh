@@ -31,7 +31,7 @@ small() {
     esac
 }
 
-# The filter for these tests. Those that try all short histories take longer than all the others combined.
+# The filter for these tests. It skips the tests that try all short histories, because they take too long.
 which_tests() {
     case "$1" in
         algebra) echo "--skip exhaustive --skip million --skip interleaving --skip no_short_history --skip each_mistake" ;;
@@ -151,15 +151,15 @@ run() {
     fi
 }
 
-# Prints the table, by module.
+# Prints the table, with one row per module.
 results() {
     cd "$repo"
     echo "# Mutants"
     echo
-    echo "Written by \`make mutants\`, $(date -u +%F), at $(git rev-parse --short HEAD), with $(cargo mutants --version)."
+    echo "Written by \`make mutants\` on $(date -u +%F) at commit $(git rev-parse --short HEAD) with $(cargo mutants --version)."
     echo
     echo "Unviable: the mutant does not compile. Timed out: a test did not finish, which counts as caught. Equivalent: the mutant"
-    echo "behaves like the original; \`.cargo/mutants.toml\` has the reason for each. Survived: no test failed."
+    echo "behaves like the original; \`.cargo/mutants.toml\` gives the reason for each. Survived: no test failed."
     echo
     echo "| module | mutants | caught | unviable | timed out | equivalent | survived |"
     echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -179,11 +179,11 @@ results() {
     done
 }
 
-# Adds the last line of the table.
+# The awk program that adds the line with the totals.
 total='{ print } /^. `/ { for (i = 3; i <= 8; i++) sum[i] += $i }
     END { printf "| all |"; for (i = 3; i <= 8; i++) printf " %d |", sum[i]; print "" }'
 
-# Prints the number of the module's mutants in the given lists.
+# Prints how many of the module's mutants are in the given lists.
 of() {
     (cd "$work/$group" && cat "$@") | sort -u | grep -c "^$module:" || true
 }

@@ -1,4 +1,4 @@
-//! The log event for a change by an operator.
+//! Log events for changes by operators.
 
 use axum::body::Body;
 use http::Request;

@@ -1,4 +1,4 @@
-//! A memory backend that can become unavailable, like a remote backend.
+//! A memory backend that tests can make unavailable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

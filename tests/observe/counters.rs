@@ -21,7 +21,7 @@ fn page(recorder: &PrometheusRecorder) -> Page {
     Page::read(&recorder.handle().render())
 }
 
-/// Returns the series of a metric. Each is written as the values of its labels, followed by the value of the series.
+/// Formats each series of a metric as its label values followed by its value.
 fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for series in page.0.iter().filter(|series| series.name == name) {
@@ -36,7 +36,7 @@ fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
 const DECISION: [&str; 5] = ["policy", "outcome", "reason", "decided_by", "enforced"];
 
 #[tokio::test]
-async fn each_charge_is_counted_once_by_its_outcome() {
+async fn each_charge_is_counted_once_under_its_outcome() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let list = DenyList::from_iter([DenyRule::key("mallory")]);

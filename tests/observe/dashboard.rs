@@ -1,4 +1,4 @@
-//! `examples/observability/dashboard.json` queries every metric, and uses only existing labels.
+//! `examples/observability/dashboard.json` queries every metric and uses only existing labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) fn exercise() {
     metrics.sample(&limiter);
 }
 
-/// Returns the name and the labels of each series, including the labels `instance` and `job`, which Prometheus adds.
+/// Maps the name of each series to its labels, including `instance` and `job`, which Prometheus adds.
 fn labels() -> BTreeMap<String, BTreeSet<String>> {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
@@ -74,7 +74,7 @@ fn metric(query: &str) -> &str {
 fn the_dashboard_queries_only_existing_metrics_and_labels() {
     let known = labels();
     for (query, legend) in queries() {
-        let labels = known.get(metric(&query)).unwrap_or_else(|| panic!("the query uses an unknown series: {query}"));
+        let labels = known.get(metric(&query)).unwrap_or_else(|| panic!("unknown metric in {query}"));
         // Labels occur before `=`, after `by`, as the second argument of `label_values`, and in the legend.
         let mut used: Vec<&str> = Vec::new();
         for (at, _) in query.match_indices("=") {
@@ -90,7 +90,7 @@ fn the_dashboard_queries_only_existing_metrics_and_labels() {
         for label in used.iter().chain(&shown) {
             assert!(labels.contains(*label), "{label} in {query}");
         }
-        // A legend can show only labels that the sum keeps.
+        // A legend can show only labels that the aggregation keeps.
         let by = query.split("by (").nth(1).map_or("", |rest| rest.split(')').next().unwrap());
         assert!(shown.iter().all(|label| words(by).any(|kept| kept == *label)), "{legend} of {query}");
     }

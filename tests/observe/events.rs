@@ -102,7 +102,7 @@ async fn a_waiting_call_is_logged_as_reserved() {
 }
 
 #[tokio::test]
-async fn an_outage_is_logged_with_its_error_and_the_decision_made_instead() {
+async fn an_outage_is_logged_with_its_error_before_any_fallback_decision() {
     static FALLBACK: Policy = Policy::new("fallback", Quota::token_bucket(4, MINUTE));
     static FAIL_OPEN: Policy = Policy::new("fail-open", Quota::token_bucket(4, MINUTE));
     let backend = FlakyBackend::new();
@@ -133,7 +133,7 @@ async fn an_outage_is_logged_with_its_error_and_the_decision_made_instead() {
 }
 
 #[tokio::test]
-async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
+async fn denials_by_deny_lists_and_blocks_are_logged_with_the_rule() {
     let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24").unwrap(), DenyRule::key("mallory")]);
     let auto = AutoBlock::new([&TWO]).threshold(2).within(MINUTE).block_for(HOUR).escalate(2, 8 * HOUR).without_keys();
     let backend = FlakyBackend::new();
@@ -142,7 +142,7 @@ async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
     let _subscribed = log.subscribe();
     let ask = async |key: &'static str, ip: &str| {
         drop(limiter.try_acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap());
-        // Ignore the reported mistakes, because the cost of 3 deliberately exceeds the capacity.
+        // The cost of 3 deliberately exceeds the capacity. Ignore the mistakes that are reported for this.
         log.take().into_iter().filter(|line| line.field("mistake").is_none()).collect::<Vec<_>>()
     };
     let fields = |line: &crate::log::Line| {

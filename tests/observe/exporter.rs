@@ -41,7 +41,7 @@ impl Page {
 }
 
 impl Series {
-    /// Parses `name{label="value",...} number`, with the escapes `\\`, `\"` and `\n` in values.
+    /// Parses `name{label="value",...} number`. Label values can contain the escapes `\\`, `\"` and `\n`.
     fn read(line: &str) -> Option<Series> {
         let end = line.find(['{', ' '])?;
         let (name, mut rest) = line.split_at(end);

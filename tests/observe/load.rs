@@ -1,4 +1,4 @@
-//! Scrapes a server under load, and checks that the counters match the responses that the clients received.
+//! Scrapes a server under load and checks that the counters match the responses that the clients received.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

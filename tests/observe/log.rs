@@ -8,14 +8,14 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-/// The events that a thread emits. Clones of a log share its lines.
+/// The recorded events. Clones of a log share its lines.
 #[derive(Clone)]
 pub(crate) struct Log {
     level: Level,
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
-/// An event as text: the level, the target and the name, followed by the fields in order. Only strings are quoted.
+/// An event as text: its level, target and name, followed by its fields in order. Only strings are quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     head: String,
@@ -23,7 +23,7 @@ pub(crate) struct Line {
 }
 
 impl Log {
-    /// Records events of `level` and above.
+    /// Creates a log of events at `level` or more severe levels.
     pub(crate) fn new(level: Level) -> Log {
         Log { level, lines: Arc::default() }
     }

@@ -7,7 +7,7 @@ use tracing::Level;
 use crate::backends::FlakyBackend;
 use crate::log::Log;
 
-/// Makes calls with these costs, and returns the positions of the calls after which an event was emitted.
+/// Makes one call for each cost, and returns the positions of the calls that caused an event.
 async fn passes(quota: Quota, share: f64, costs: &[u64]) -> Vec<usize> {
     let policy = Policy::new("api", quota);
     let backend = FlakyBackend::new();
@@ -24,7 +24,7 @@ async fn passes(quota: Quota, share: f64, costs: &[u64]) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn an_event_is_emitted_once_when_the_share_is_passed() {
+async fn an_event_is_emitted_once_when_the_share_is_reached() {
     for quota in [Quota::token_bucket(10, HOUR), Quota::fixed_window(10, HOUR), Quota::sliding_window(10, HOUR)] {
         assert_eq!(passes(quota, 0.8, &[1; 12]).await, [7], "{quota}");
         assert_eq!(passes(quota, 1.0, &[1; 12]).await, [9], "{quota}");
@@ -36,7 +36,7 @@ async fn an_event_is_emitted_once_when_the_share_is_passed() {
 }
 
 #[tokio::test]
-async fn a_key_that_passes_the_share_again_is_reported_again() {
+async fn a_key_that_reaches_the_share_again_is_reported_again() {
     let policy = Policy::new("api", Quota::fixed_window(2, MINUTE));
     let backend = FlakyBackend::new();
     let clock: ManualClock = backend.clock().clone();

@@ -1,4 +1,4 @@
-//! Tests of how often and in which order observers are notified.
+//! Tests of how often and in what order observers are notified.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Log events are sampled, so that a flood of requests does not fill the log.
+//! Log events are sampled to keep a flood of requests from filling the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn suppressed(log: &Log, name: &str) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn ten_denials_per_second_are_logged_and_the_suppressed_ones_are_counted() {
+async fn ten_denials_per_second_are_logged_and_the_rest_are_counted() {
     let backend = FlakyBackend::new();
     let clock = backend.clock();
     let limiter = backend.limiter().observer(Tracing::new().clock(clock.clone())).build();
@@ -126,8 +126,8 @@ fn sampling_is_exact_with_eight_threads() {
                 });
             }
         });
-        // An event that is suppressed while another one is being recorded is counted by a later event, possibly in the
-        // next second.
+        // An event suppressed while another event is being recorded is counted by a later event, possibly in the next
+        // second.
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);
@@ -139,7 +139,7 @@ fn sampling_is_exact_with_eight_threads() {
 }
 
 #[test]
-fn out_of_order_clock_readings_do_not_restart_a_second() {
+fn out_of_order_clock_readings_do_not_reset_the_event_count() {
     #[derive(Debug)]
     struct AlternatingClock(Arc<AtomicUsize>);
     impl Clock for AlternatingClock {

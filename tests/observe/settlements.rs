@@ -100,7 +100,7 @@ async fn credits_and_policy_resets_are_reported_once() {
     assert_eq!(counted, [Some(1.0), Some(1.0)]);
 }
 
-/// Observers are notified of each settlement, even if the call failed open.
+/// Observers are notified of each settlement, even during an outage.
 #[tokio::test]
 async fn each_charge_of_a_call_has_its_own_settlement() {
     let events = EventLog::default();

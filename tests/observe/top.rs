@@ -1,5 +1,4 @@
-//! `Top` reports the heaviest keys of each policy, and shows the text of keys only for policies that were passed to
-//! `show_keys`.
+//! `Top` reports the heaviest keys of each policy. It shows key texts only for policies passed to `show_keys`.
 
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ fn counts(limiter: &RateLimiter, top: &Top, policy: &Policy, key: impl Into<Key>
 }
 
 #[tokio::test]
-async fn keys_are_listed_by_their_counts_and_checks_do_not_count() {
+async fn keys_are_sorted_by_count_and_checks_are_not_counted() {
     let (limiter, top) = limiter_with(Top::new());
     for (key, times) in [("ada", 3), ("bob", 5), ("eve", 2)] {
         for _ in 0..times {
@@ -59,7 +58,7 @@ async fn a_charge_counts_as_refused_only_under_the_policy_that_denied_it() {
 }
 
 #[tokio::test]
-async fn denials_by_lists_blocks_shadow_mode_and_the_block_cache_count_as_refused() {
+async fn every_kind_of_denial_counts_as_refused() {
     static SHADOW: std::sync::LazyLock<Policy> =
         std::sync::LazyLock::new(|| Policy::new("shadow", Quota::token_bucket(1, HOUR)).enforce(Enforce::Never));
     let top = Arc::new(Top::new());
@@ -157,7 +156,6 @@ async fn policies_after_the_first_512_are_counted_together() {
     assert_eq!(counts(&limiter, &top, &policy(512), "ada"), (600 - 512, 0));
 }
 
-/// Regression test: the text of a key was also shown for the other policies that were counted together.
 #[tokio::test]
 async fn policies_that_are_counted_together_show_only_their_own_keys() {
     let policy = |name: String| Policy::try_new(name, TWO.quotas()[0]).unwrap();

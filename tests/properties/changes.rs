@@ -1,5 +1,5 @@
-//! Quotas that change or alternate on one row. Together, they admit a bounded number of tokens. An upgrade takes effect
-//! immediately. After a downgrade, no denial lasts longer than it takes to repay the debt under the old quota.
+//! Quotas that change or alternate on one row admit a bounded number of tokens in total. An upgrade takes effect
+//! immediately. After a downgrade, denials last at most as long as the old quota would take to repay the debt.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::give_backs::max_cost;
 use crate::random::{Raw, begin, bucket, cases, history, quota, sliding, tiny, window};
 use crate::together::{Bound, Charge, excess};
 
-/// The number of tokens that can be reserved under a small quota.
+/// Generates the number of tokens that can be reserved under a small quota.
 fn reserved() -> impl Strategy<Value = u64> {
     prop_oneof![2 => Just(0u64), 1 => 1..=8u64]
 }
 
-/// Generates whole and fractional seconds, so that `clear` is sometimes exact and sometimes rounded up.
+/// Generates whole and fractional numbers of seconds.
 fn period() -> impl Strategy<Value = Duration> {
     prop_oneof![
         3 => (1..=20u32).prop_map(|seconds| seconds * SECOND),
@@ -103,7 +103,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::Any, Kind::Honest, Kind::Greedy])
 }
 
-/// Plays a history under alternating quotas. Passes each decision to `inspect`, and returns the admitted charges.
+/// Plays a history under alternating quotas. Passes each decision to `inspect` and returns the admitted charges.
 fn play(
     quotas: &[Quota],
     begin: Micros,
@@ -196,8 +196,8 @@ proptest! {
         check(&quotas, &charges, Bound::Sum)?;
     }
 
-    /// A denial leaves the row as it is. Its retry time is exact, does not move, and is never after `clear`. A later
-    /// `clear` does not admit more tokens.
+    /// A denial does not change the row. Its retry time is exact, stays the same, and is never after `clear`.
+    /// Postponing `clear` never admits more tokens.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),
@@ -215,7 +215,7 @@ proptest! {
             if is_foreign {
                 let put_off = State { clear: before.clear + Duration::from_secs(later), ..*before };
                 let then = tollgate::algorithm::step(quota, &put_off, now, ask);
-                prop_assert!(!then.is_allowed() || step.is_allowed(), "a later `clear` admits more");
+                prop_assert!(!then.is_allowed() || step.is_allowed(), "postponing `clear` admits more tokens");
             }
             if let (true, Verdict::Deny { retry }) = (is_foreign, step.verdict) {
                 prop_assert_eq!(step.state, *before, "a denial changed the row");
@@ -230,8 +230,8 @@ proptest! {
             }
             if step.is_allowed() && before.stamp != 0 {
                 let at = step.state.at;
-                // The row of a sliding window begins at the start of its window, even if it was previously written
-                // under another quota.
+                // The row of a sliding window begins at the start of its window, even if the row was previously
+                // written under another quota.
                 let is_same_window =
                     quota.algorithm() == Algorithm::SlidingWindow && before.at < at + quota.period();
                 prop_assert!(at >= before.at || is_same_window, "moved back from {:?} to {:?}", before, step.state);
@@ -257,7 +257,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(60))]
 
-    /// In a long history, small errors would accumulate.
+    /// Small errors would accumulate over a long history.
     #[test]
     fn alternating_quotas_stay_within_their_bounds_over_many_calls(
         (quotas, bound) in prop_oneof![
@@ -283,7 +283,7 @@ fn long_history() -> impl Strategy<Value = Vec<Raw>> {
 
 /// Regression: each change reduced the spent tokens to the new capacity, so 56,519 requests were admitted in a minute.
 #[test]
-fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
+fn alternating_quotas_do_not_restore_spent_tokens() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let begin = Micros::new(1_700_000_000_000_000);
     let (mut state, mut admitted) = (State::default(), 0);
@@ -299,8 +299,7 @@ fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     assert!((1900..=2000 + 1000).contains(&admitted), "{admitted}");
 }
 
-/// If all tokens were spent before the downgrade, the first token is available once the spent tokens have fallen to one
-/// below the new capacity.
+/// The first token is available once the spent tokens have fallen to one below the new capacity.
 #[test]
 fn the_first_token_after_a_downgrade_is_available_before_the_old_debt_is_repaid() {
     let (premium, free) = (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE));

@@ -1,5 +1,5 @@
-//! Clocks that step back, or that jump ahead and return. With such a clock, a row admits at most one capacity more than
-//! usual, and no key is locked out.
+//! Clocks that step back, or jump ahead and return. Under such a clock, a row admits at most one extra capacity, and no
+//! key is locked out.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(cases(6000))]
 
     /// The retry time is correct after any change of the clock. It is at most twice the time needed to repay the debt:
-    /// the clock may need this long to catch up with the row, and then the repayment takes as long again.
+    /// the clock may need this long to catch up with the row, and the repayment then takes just as long.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -40,7 +40,7 @@ proptest! {
                 Verdict::Deny { retry: Some(retry) } => {
                     prop_assert!(retry.as_micros() <= latest, "a retry after {retry:?}, expected at most {latest} us");
                 }
-                // The retry time is `None` only if the retry would be after the last instant.
+                // The retry time is `None` only if it would be after the last representable instant.
                 Verdict::Deny { retry: None } => {
                     let is_beyond = at.get() as u128 + latest >= Micros::MAX.get() as u128;
                     prop_assert!(is_beyond, "expected a retry time for {state:?}");
@@ -50,7 +50,7 @@ proptest! {
         }
     }
 
-    /// A jump repays at most the spent tokens, so the bound holds between two jumps.
+    /// A jump repays at most the spent tokens, so the bound holds between jumps.
     #[test]
     fn the_bound_holds_between_clock_jumps(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut admitted) = (Model::of(&quota), State::default(), NOW, Vec::new());
@@ -71,8 +71,8 @@ proptest! {
         prop_assert_eq!(check(&model, &admitted), Ok(()));
     }
 
-    /// Only fixed windows are checked with refunds. In a bucket, a refund after a step back may count the latest part
-    /// of the refill twice, because the row does not store that part.
+    /// Only fixed windows are tested with refunds. After a step back, a refund to a bucket can count the latest part of
+    /// the refill twice.
     #[test]
     fn no_interval_refills_tokens_twice_when_the_clock_steps_back(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
@@ -126,7 +126,6 @@ proptest! {
     }
 }
 
-/// A row that was written a century ahead locks out no key once the clock is correct again.
 #[test]
 fn a_clock_that_was_a_century_ahead_locks_out_no_key() {
     for quota in [Quota::token_bucket(10, SECOND), Quota::fixed_window(10, SECOND), Quota::sliding_window(10, SECOND)] {
@@ -165,7 +164,7 @@ fn instant(micros: Micros) -> i128 {
     i128::from(micros.get())
 }
 
-/// Returns the longest time that it takes to repay `tokens`, in microseconds.
+/// Returns how many microseconds it takes at most to repay `tokens`.
 fn refill(quota: &Quota, tokens: u64) -> u128 {
     let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
     match quota.algorithm() {

@@ -12,8 +12,8 @@ use crate::random::{begin, bucket_or_window, cases, history, sliding, tiny};
 proptest! {
     #![proptest_config(cases(10_000))]
 
-    /// Any mix of charges, refunds and up to three credits. A charge may be refunded after a credit has already
-    /// returned its tokens, so each credit raises the bound for every interval.
+    /// Mixes charges, refunds and up to three credits. A charge can be refunded even after a credit has returned its
+    /// tokens, so each credit raises the bound for every interval.
     #[test]
     fn credits_raise_the_bound_by_at_most_their_tokens(
         quota in prop_oneof![3 => tiny(), 1 => bucket_or_window(), 1 => sliding()],
@@ -50,7 +50,7 @@ proptest! {
         }
     }
 
-    /// A sliding window may get one token fewer than credited, because only whole tokens of the previous window are
+    /// A sliding window can get one token fewer than credited, because only whole tokens of the previous window are
     /// returned.
     #[test]
     fn a_credit_returns_its_tokens_up_to_the_capacity(

@@ -1,5 +1,4 @@
-//! Every decision equals the one computed in exact arithmetic. Retry times are sufficient and tight, and denials do not
-//! change rows.
+//! Decisions agree with exact arithmetic. Retry times are neither too early nor too late. Denials do not change rows.
 
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn retry_times_and_due_times_are_sufficient_and_tight(quota in quota(), begin in begin(), history in history(40)) {
+    fn retry_times_and_due_times_are_exact(quota in quota(), begin in begin(), history in history(40)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
         for raw in history {
             now = raw.moved(&quota, now, promised);
@@ -65,7 +64,7 @@ proptest! {
         }
     }
 
-    /// Any number of checks before a call return the same decision as the call, and spend nothing.
+    /// Checks before a call return the same decision as the call and spend nothing.
     #[test]
     fn a_check_returns_the_decision_of_the_next_call(quota in quota(), begin in begin(), history in history(20)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);

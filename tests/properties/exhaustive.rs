@@ -1,4 +1,4 @@
-//! The smallest quotas stay within their bound in all histories of a few operations.
+//! The smallest quotas stay within their bounds in every short history.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ proptest! {
 
     /// If the reservations are canceled in reverse order, the next caller gets the first due time.
     #[test]
-    fn a_canceled_reservation_goes_to_the_next_caller(
+    fn canceling_all_reservations_frees_the_first_due_time(
         quota in bucket_or_window(),
         begin in begin(),
         history in history(12),

@@ -1,5 +1,5 @@
-//! Every interleaving of two processes that lease tokens from one row. Any message may be lost, and either process may
-//! die, at any step. Time advances in steps, so a lease can also end at any point in a history.
+//! Explores every interleaving of two processes that lease tokens from one row. At any step, a message can be lost, a
+//! process can die, or time can advance, which can end a lease.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tollgate::algorithm::{
     Ask, LEASE_LIFE, LeaseId, LeaseReport, Micros, Outstanding, State, lease, settle_leases, step,
 };
 
-/// The capacity is twelve tokens, and one token is refilled in each time step. A lease holds two tokens and lasts for
-/// two to four steps.
+/// The capacity is twelve tokens, and one token is refilled in each time step. A lease holds at most two tokens and
+/// lasts for two to four steps.
 const CAPACITY: u64 = 12;
 const STEP: Duration = Duration::from_micros(LEASE_LIFE.as_micros() as u64 / 2);
 const QUOTA: Quota = Quota::token_bucket(1, STEP).capacity(CAPACITY);
@@ -26,7 +26,7 @@ struct Held {
     end: u64,
 }
 
-/// A message, with the time at which its request was sent.
+/// A message in transit. `sent` is the time at which the request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Message {
     None,
@@ -73,7 +73,7 @@ impl World {
         self
     }
 
-    /// Returns every world that can follow in one step.
+    /// Returns every world that can follow after one step.
     fn next(&self) -> Vec<World> {
         let mut next = Vec::new();
         if self.time < STEPS {
@@ -138,7 +138,7 @@ impl World {
                 world.messages[process] = Message::Reply { sent, lease };
             }
             Message::Reply { lease, .. } => {
-                // A process that has no lease takes the new one.
+                // A process takes the new lease only if it has none.
                 world.messages[process] = Message::None;
                 if self.held[process] == Held::default() && lease.tokens > 0 {
                     world.held[process] = lease;

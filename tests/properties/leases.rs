@@ -32,7 +32,7 @@ struct HeldLease {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A process spends tokens, and possibly asks for a lease.
+    /// A process spends tokens and possibly asks for a lease.
     Work(usize),
     /// A request that a process sent at the given time arrives at the row.
     Request(usize, Micros, [LeaseReport; 2], u64),
@@ -248,6 +248,6 @@ fn each_mistake_in_the_lease_rule_is_detected() {
     for mistake in [NoFloor, ReportsAppliedTwice, LifeFromTheReply, ExpiryInTheWrongOrder] {
         let found: Vec<usize> = ALGORITHMS.map(|algorithm| broken(3000, algorithm, mistake).0).to_vec();
         println!("{mistake:?}: {found:?} of 3000 histories beyond the bound");
-        assert!(found.iter().sum::<usize>() > 2, "{mistake:?} made no more than two histories exceed their bound");
+        assert!(found.iter().sum::<usize>() > 2, "at most two histories exceeded their bound with {mistake:?}");
     }
 }

@@ -17,7 +17,7 @@ fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, Charge
 fn check_retry_time(quota: &Quota, state: &State, now: Micros, ask: Ask) {
     let answer = step(quota, state, now, ask);
     assert!(matches!(answer.verdict, Verdict::Deny { retry: Some(_) }), "{answer:?}");
-    check_promise(quota, state, &ask, &answer).expect("the retry time is not sufficient or not tight");
+    check_promise(quota, state, &ask, &answer).expect("the retry time is too early or too late");
 }
 
 /// Regression: a wait of eighty years exceeded the precision of an `f64`, so the computed wait was a microsecond too
@@ -29,9 +29,8 @@ fn a_wait_of_eighty_years_is_long_enough() {
     check_retry_time(&quota, &full, NOW, Ask::cost(36_390_229));
 }
 
-/// The wait for a full refill is exact to the microsecond, even if the computation is rounded.
 #[test]
-fn the_wait_for_a_full_refill_is_tight() {
+fn the_wait_for_a_full_refill_is_exact_to_the_microsecond() {
     let quota = Quota::token_bucket(999_999_937, Duration::from_micros(986_615_360));
     let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(999_999_937));
     check_retry_time(&quota, &full, NOW, Ask::cost(999_999_937));
@@ -53,8 +52,8 @@ fn an_estimated_wait_is_corrected_to_the_exact_microsecond() {
     }
 }
 
-/// At the start of a window, rounding made the weighted count exceed the count of the previous window, so the call was
-/// denied with a retry time of 0.
+/// Regression: at the start of a window, rounding made the weighted count exceed the count of the previous window, so
+/// the call was denied with a retry time of 0.
 #[test]
 fn the_previous_window_counts_at_most_its_own_tokens() {
     let quota = Quota::sliding_window(999_999_937, DAY);
@@ -63,8 +62,8 @@ fn the_previous_window_counts_at_most_its_own_tokens() {
     assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
 }
 
-/// The window that contains the last instant was cut off at that instant, so the call was denied with a retry time of
-/// 0.
+/// Regression: the window that contains the last instant was cut off at that instant, so the call was denied with a
+/// retry time of 0.
 #[test]
 fn the_last_window_is_as_long_as_the_others() {
     let quota = Quota::sliding_window(10, DAY);
@@ -73,8 +72,8 @@ fn the_last_window_is_as_long_as_the_others() {
     check_retry_time(&quota, &full, begin, Ask::cost(1));
 }
 
-/// With unlimited reservations, a row grew beyond the integers that an `f64` represents exactly, so tokens were granted
-/// without a charge.
+/// Regression: with unlimited reservations, a row grew beyond the integers that an `f64` represents exactly, so tokens
+/// were granted without a charge.
 #[test]
 fn unlimited_reservations_are_all_counted() {
     let period = Duration::from_micros(999_999_999_999_998);
@@ -92,9 +91,9 @@ fn unlimited_reservations_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// After the clock stepped back, a refund evaluated the receipt at the clock's time but the row at its own, later time.
+/// Regression: after the clock stepped back, a refund returned more tokens than were outstanding.
 #[test]
-fn a_refund_after_a_step_back_is_at_most_the_outstanding_tokens() {
+fn a_refund_after_a_step_back_never_exceeds_the_outstanding_tokens() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;

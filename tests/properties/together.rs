@@ -98,7 +98,7 @@ fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros
     }
     let mut count = 0;
     for quota in quotas {
-        // Try the largest cost that fits, and a cost of 1.
+        // Try the largest cost that fits and a cost of 1.
         let fitting =
             (1..=quota.get_capacity()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
         let mut costs = vec![fitting.unwrap_or(0), 1];

@@ -21,7 +21,7 @@ fn shortest_lookup(patterns: usize, agent: &str) -> Duration {
 #[test]
 fn matching_a_thousand_patterns_takes_about_as_long_as_matching_ten() {
     let browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/124.0 Safari/537.36 ";
-    // The second agent repeats the prefix that all patterns share.
+    // The second user agent repeats the prefix that all patterns share.
     for agent in [browser.repeat(11), "bad-bot-".repeat(128)] {
         let (ten, thousand) = (shortest_lookup(10, &agent[..1024]), shortest_lookup(1000, &agent[..1024]));
         assert!(thousand < 20 * ten, "{ten:?} with ten patterns, {thousand:?} with a thousand");

@@ -1,4 +1,4 @@
-//! Policies, layers and an observer that several tests share.
+//! Policies, layers, and an observer shared by several tests.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::client::{Client, hello, serve};
 pub(crate) const US: Duration = Duration::from_micros(1);
 
 pub(crate) static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// A policy with one token, so a call with a cost of 2 is always denied.
+/// A policy with a capacity of one token. Calls that cost 2 are always denied.
 pub(crate) static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 pub(crate) fn user(req: &Parts) -> Subject {
@@ -23,7 +23,7 @@ pub(crate) fn user(req: &Parts) -> Subject {
     user.map_or(Subject::anonymous(), Subject::new)
 }
 
-/// Creates a layer that limits each user and takes client addresses and countries from headers set by a local proxy.
+/// Creates a per-user layer that reads client addresses and countries from headers set by a local proxy.
 pub(crate) fn layer(limiter: &RateLimiter, policy: &Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy, user)
         .limiter(limiter)
@@ -43,7 +43,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 #[derive(Default)]
 pub(crate) struct Spy {
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
-    /// The rule and the duration of each block, and how many consecutive blocks the signal has had.
+    /// For each block: its rule, its duration, and how many consecutive blocks its signal has had.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,
 }
 

@@ -62,7 +62,7 @@ async fn the_third_denial_blocks_the_key_and_the_address() {
         assert_eq!((status(&eve).await, fixture.spy.last().0), (429, "quota_exceeded"));
     }
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 0));
-    // The `Retry-After` of the third denial comes from the quota. Later denials have the `Retry-After` of the block.
+    // The `Retry-After` of the third denial still comes from the quota. Later denials report when the block ends.
     assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
     let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
     assert_eq!(fixture.spy.take_blocked(), blocked);
@@ -80,7 +80,7 @@ async fn the_third_denial_blocks_the_key_and_the_address() {
 }
 
 #[test]
-fn the_window_of_denials_is_exact_to_the_microsecond() {
+fn the_counting_window_is_exact_to_the_microsecond() {
     for (gap, is_blocked) in [(MINUTE - US, true), (MINUTE, false)] {
         let fixture = fixture(block_after_three(&[&ONE]));
         fixture.deny(&ONE, "eve");
@@ -174,7 +174,7 @@ fn a_flood_of_denied_keys_does_not_evict_blocks() {
 }
 
 #[test]
-fn calls_while_blocked_neither_extend_nor_renew_a_block() {
+fn calls_during_a_block_neither_extend_nor_renew_it() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for _ in 0..3 {
         fixture.deny(&ONE, "eve");
@@ -193,7 +193,7 @@ fn calls_while_blocked_neither_extend_nor_renew_a_block() {
 }
 
 #[test]
-fn blocks_escalate_until_the_caller_stays_away_as_long_as_the_longest_block() {
+fn blocks_escalate_until_the_caller_stays_away_for_the_maximum_block_duration() {
     for (away, times) in [(6 * HOUR - US, 4), (6 * HOUR, 1)] {
         let fixture = fixture(block_after_three(&[&ONE]).escalate(3, 6 * HOUR));
         let offend = || {
@@ -215,7 +215,7 @@ fn blocks_escalate_until_the_caller_stays_away_as_long_as_the_longest_block() {
 }
 
 #[test]
-fn an_escalation_saturates_at_its_maximum() {
+fn escalation_stops_at_the_maximum_duration() {
     let fixture = fixture(block_after_three(&[&ONE]).threshold(1).escalate(u32::MAX, 400 * DAY));
     for (i, lasts) in [HOUR, 400 * DAY, 400 * DAY, 400 * DAY].into_iter().enumerate() {
         fixture.deny(&ONE, "eve");
@@ -263,7 +263,7 @@ fn a_block_covers_a_whole_ipv6_network_but_not_its_neighbor() {
 }
 
 #[tokio::test]
-async fn checks_and_requests_in_shadow_mode_are_not_counted() {
+async fn neither_checks_nor_requests_in_shadow_mode_are_counted() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for _ in 0..10 {
         drop(now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check()));
@@ -315,7 +315,7 @@ fn several_denied_charges_in_one_call_count_once_per_key() {
     assert_eq!(call(), Reason::Blocked);
 }
 
-/// Regression: denials of `Key::anonymous()` were counted like those of a caller's own key.
+/// Regression: denials of `Key::anonymous()` were counted like denials of a caller's own key.
 #[test]
 fn shared_keys_are_never_blocked() {
     let fixture = fixture(block_after_three(&[&ONE]));

@@ -88,7 +88,7 @@ fn a_denial_is_remembered_for_one_second_even_in_a_long_window() {
     }
 }
 
-/// Regression: tokens refunded by another process were not available until the end of the window.
+/// Regression: tokens refunded by another process were not available until the retry time of the cached denial.
 #[test]
 fn tokens_refunded_by_another_process_are_available_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
@@ -127,7 +127,7 @@ fn with_a_local_backend_or_without_a_cache_all_calls_reach_the_backend() {
 }
 
 #[test]
-fn a_call_whose_cost_may_fit_reaches_the_backend_despite_other_denials() {
+fn a_call_that_might_be_allowed_reaches_the_backend_despite_other_denials() {
     let (limiter, backend, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
@@ -146,7 +146,7 @@ fn a_call_whose_cost_may_fit_reaches_the_backend_despite_other_denials() {
 }
 
 #[test]
-fn a_reservation_that_may_be_granted_reaches_the_backend() {
+fn a_reservation_that_might_be_granted_reaches_the_backend() {
     let (limiter, backend, _clock) = remote_limiter();
     drop(now(limiter.try_limit(&QUEUE, "eve")));
     assert!(!now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
@@ -246,7 +246,7 @@ fn spending_under_another_tier_updates_a_cached_row() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
 }
 
-/// The settlement adds a spent token to the row without changing the row's stamp.
+/// The settlement changes the row's spent tokens but not its timestamp.
 #[test]
 fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
@@ -262,11 +262,10 @@ fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     assert!(now(limiter.try_limit(&api, "eve")).is_allowed());
 }
 
-/// The reservation has to wait for the next window. Near the end of a window, this wait is short enough, but at the
-/// start of a window, it is too long. Regression: the cache, which does not know the backend's exact time, granted a
-/// reservation without charging it.
+/// Regression: the cache granted a reservation without charging it. The wait for the next window depends on the
+/// backend's exact time, which the cache does not know.
 #[test]
-fn reservations_that_depend_on_the_window_reach_the_backend() {
+fn reservations_that_wait_for_the_next_window_reach_the_backend() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());
     let (limiter, backend, clock) = remote_limiter();
     let ask = || {
@@ -309,7 +308,7 @@ fn cached_retry_times_account_for_the_travel_time() {
     clock.advance(retry - outbound - inbound - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(backend.take_calls(), 0);
-    // From this instant on, the token may have been refilled.
+    // From now on, the token might have been refilled.
     clock.advance(US);
     backend.set_travel_times(Duration::ZERO, Duration::ZERO);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());

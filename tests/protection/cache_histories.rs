@@ -1,7 +1,7 @@
-//! In random histories, the same calls are allowed with the block cache and without it.
+//! In random histories, the same calls are allowed with and without the block cache.
 //!
 //! Two limiters, only one of which has a cache, use separate backends whose clocks show the same time. A call that
-//! reaches both backends takes equally long on both. If the cache answers a call, the backend of the other limiter
+//! reaches both backends takes the same time on both. If the cache answers a call, the backend of the other limiter
 //! decides the same call at the same instant.
 
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     })
 }
 
-/// Returns a different key for each policy, so that the rows may be in different shards of the backend.
+/// Returns a different key for each policy, so that the rows can be in different shards of the backend.
 fn caller(policy: &Policy, key: u64) -> Subject {
     Subject::new((policy.name().as_str(), key))
 }
@@ -74,7 +74,7 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
-    // Keys 0 and 1 change tiers. Key 2 has no tier, and is also charged by another limiter on the same backend. Both
+    // Keys 0 and 1 change tiers. Key 2 has no tier and is also charged by another limiter on the same backend. Both
     // limiters must use the same quota for this key: under a different quota, the other limiter's calls could refill
     // the row faster than the cache expects.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
@@ -130,8 +130,8 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // Half of the trips to or from the backend take no time, and the others take at most about as long as
-                // refilling one token.
+                // Half of the trips to or from the backend take no time. The others take at most about as long as it
+                // takes to refill one token.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
                 let (outbound, inbound) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
@@ -235,7 +235,7 @@ fn normalized(step: &Step) -> Step {
 }
 
 #[test]
-fn random_histories_have_the_same_decisions_with_and_without_the_cache() {
+fn random_histories_lead_to_the_same_decisions_with_and_without_the_cache() {
     let cached = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(cases(16_000));
     let histories = (policies(), begin(), history(50));

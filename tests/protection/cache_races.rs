@@ -1,4 +1,4 @@
-//! Replies from the backend that arrive after their row has changed.
+//! Backend replies that arrive after the charged row has changed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile:
     assert!(!answer.unwrap().is_allowed());
 }
 
-/// Takes two tokens. If fewer are left, the backend denies the call, but the cache cannot foresee that.
+/// Tries to take two tokens.
 fn take_two(
     limiter: &RateLimiter,
 ) -> tollgate::limiter::DecisionFuture<Result<tollgate::policy::Decisions, tollgate::backend::Error>> {

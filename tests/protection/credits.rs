@@ -1,4 +1,4 @@
-//! Credits to keys and resets of policies, on the memory backend and with cached denials.
+//! Credits and policy resets, on the memory backend and with cached denials.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ fn a_policy_reset_forgets_all_keys_of_one_policy() {
     assert_eq!((left(&limiter, &API, "ada"), left(&limiter, &API, "eve")), (10, 10));
     assert_eq!((left(&limiter, &OTHER, "ada"), left(&limiter, &OTHER, "eve")), (9, 9));
 
-    // The reset does not affect blocks, pauses, quotas set at run time or window boundaries.
+    // The reset does not affect blocks, pauses, quotas set at run time, or window boundaries.
     assert_eq!(now(limiter.try_limit(&API, "mallory")).reason(), Reason::Blocked);
     assert_eq!(now(limiter.try_limit(&API, "paused")).reason(), Reason::Blocked);
     now(limiter.resume(&API, "paused"));
@@ -129,7 +129,7 @@ fn a_policy_reset_forgets_all_keys_of_one_policy() {
 }
 
 #[test]
-fn charges_made_before_a_policy_reset_settle_on_their_old_rows() {
+fn settling_a_charge_from_before_a_policy_reset_affects_only_its_old_row() {
     let (limiter, _clock) = limiter();
     let usage = now(limiter.acquire(&API, "ada").cost(6).hold()).into_receipt();
     let reserved = now(limiter.acquire(&API, "ada").cost(8).reserve());

@@ -109,7 +109,7 @@ async fn a_deny_rule_denies_every_charge_in_a_call_or_check() {
 }
 
 #[tokio::test]
-async fn a_denied_request_passes_in_shadow_mode_and_the_handler_sees_the_rule() {
+async fn in_shadow_mode_a_denied_request_reaches_the_handler_which_sees_the_rule() {
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let spy = Spy::new();
     let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))

@@ -1,4 +1,4 @@
-//! Policies in shadow mode: calls by handlers, events for observers, blocks, and backend failures.
+//! Policies in shadow mode: calls to the limiter, observer events, blocks, and backend failures.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -98,7 +98,7 @@ fn when_a_policy_in_shadow_mode_denies_a_call_only_enforced_charges_are_made() {
 }
 
 #[test]
-fn a_charge_that_was_let_through_cannot_be_refunded() {
+fn a_charge_denied_in_shadow_mode_cannot_be_refunded() {
     let (limiter, _log) = limiter();
     now(limiter.limit(&OTHER, "ada"));
     now(limiter.limit(&TRIAL, "ada"));

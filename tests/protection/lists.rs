@@ -19,8 +19,8 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// Returns a sorted list of blocks. Each entry consists of the rule, the age, the time left, the number of successive
-/// blocks, and whether the block is manual.
+/// Returns a sorted list with each block's rule, age and remaining time in seconds, number of successive blocks, and a
+/// flag that is set for manual blocks.
 fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, u64, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());

@@ -21,7 +21,7 @@ fn reason(limiter: &RateLimiter, policy: &Policy, key: impl Into<Subject>, signa
 }
 
 #[test]
-fn a_manual_block_on_any_signal_denies_without_a_backend_call() {
+fn a_manual_block_on_any_signal_denies_calls_without_asking_the_backend() {
     let caller = Signals::new().ip(ip("2001:db8::1")).user_agent("Bot/1").country("kp").label("asn", "64496");
     for signal in [
         Signal::key("eve"),
@@ -83,10 +83,10 @@ fn a_block_on_the_anonymous_key_has_no_effect() {
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
-/// Regression: the user agents of requests were truncated to 1,024 bytes, but those of blocks were not, so blocks on
-/// longer user agents never matched.
+/// Regression: user agents were truncated to 1,024 bytes in requests but not in blocks, so blocks on longer user agents
+/// never matched.
 #[test]
-fn long_user_agents_are_truncated_alike_in_blocks_and_requests() {
+fn long_user_agents_in_blocks_and_requests_are_truncated_to_the_same_length() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));

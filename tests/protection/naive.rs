@@ -70,7 +70,7 @@ impl ModelRule {
     }
 
     /// Returns the precedence of a matching rule. Networks come first (smaller networks before larger ones), then
-    /// labels, then user agents (exact ones first), then keys.
+    /// labels, then user agents (exact patterns first), then keys.
     fn rank(&self) -> (u8, usize) {
         match self {
             ModelRule::Network(_, bits) => (0, 128 - bits.len()),
@@ -90,7 +90,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Generates prefixes that differ only in the first few bits, so that networks often contain one another.
+/// Generates prefixes whose bits after the first four are 0, so that networks often contain one another.
 fn bits(max: usize) -> impl Strategy<Value = Vec<bool>> {
     (prop::collection::vec(any::<bool>(), 0..=4), 0..=max).prop_map(move |(head, length)| {
         let mut bits = head;
@@ -129,7 +129,7 @@ fn caller() -> impl Strategy<Value = Caller> {
 proptest! {
     #![proptest_config(cases(20_000))]
     #[test]
-    fn a_deny_list_agrees_with_a_search_of_every_rule(
+    fn a_deny_list_agrees_with_a_model_that_checks_every_rule(
         rules in prop::collection::vec(model_rule(), 0..24),
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         callers in prop::collection::vec(caller(), 1..8),

@@ -70,7 +70,7 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
 fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
     drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
-    // A raised quota applies immediately, and the spent tokens stay spent.
+    // A raised quota applies immediately.
     now(limiter.set_quota(&API, per_minute(100)));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
@@ -105,7 +105,7 @@ fn alternating_between_two_quotas_admits_no_more_than_the_larger_quota() {
 }
 
 #[tokio::test]
-async fn headers_show_the_quota_that_was_set() {
+async fn response_headers_show_a_quota_set_at_run_time() {
     let (limiter, _clock) = limiter();
     let client = behind(&limiter, &API).await;
     let shown = async |status| {
@@ -172,7 +172,7 @@ fn a_hundred_thousand_quotas_can_be_set_and_reverted() {
 }
 
 #[test]
-fn concurrent_readers_see_one_quota_or_the_other() {
+fn concurrent_readers_see_either_the_old_or_the_new_quota() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(TestBackend::local(&clock));
     let (done, satisfied) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -225,7 +225,7 @@ async fn a_changed_quota_applies_to_open_connections() {
 
 /// Regression: a quota that was set for a tier could not be reverted after the tier was removed from the policy.
 #[test]
-fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
+fn a_quota_set_for_a_removed_tier_is_ignored_and_can_be_reverted() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("premium", per_minute(200));
     let api = Policy::new("api", per_minute(100));
@@ -237,7 +237,7 @@ fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     assert_eq!(limiter.stats().changed_quotas, 1);
 }
 
-/// Regression: a key's quota that used the policy's former algorithm hid the quota that was set for the policy.
+/// Regression: a key quota with the policy's former algorithm hid the quota set for the policy.
 #[test]
 fn a_quota_with_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();

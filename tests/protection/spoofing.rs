@@ -1,4 +1,4 @@
-//! Clients cannot spoof the address that is compared with deny lists and blocks.
+//! Clients cannot spoof the address that is checked against deny lists and blocks.
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
@@ -40,7 +40,7 @@ async fn forwarding_headers_are_ignored_without_a_trusted_proxy() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_only_the_address_that_the_proxy_saw_counts() {
+async fn only_the_address_seen_by_the_proxy_counts() {
     let trusting = || key::client_ip().trust(["127.0.0.1", "10.0.0.0/8"]);
     let limiter = denying("192.0.2.7");
     let layers = [
@@ -61,7 +61,7 @@ async fn behind_a_proxy_only_the_address_that_the_proxy_saw_counts() {
 }
 
 #[tokio::test]
-async fn the_layers_client_ip_overrides_the_address_found_by_the_rules() {
+async fn the_client_ip_of_a_layer_overrides_the_address_found_by_its_rules() {
     let layer = RateLimitLayer::new(&API, key::client_ip().trust(["127.0.0.1"]))
         .client_ip(key::client_ip().trust(["127.0.0.1"]).from_header("cf-connecting-ip"));
     let client = serve(hello().layer(layer.limiter(&denying("192.0.2.7")))).await;

@@ -31,7 +31,7 @@ fn network(text: &str) -> DenyRule {
     DenyRule::network(text).unwrap()
 }
 
-/// Applies the layer to a service. Returns the router, or the panic message.
+/// Applies the layer to a router. Returns the router or the panic message.
 fn build(layer: RateLimitLayer) -> Result<Router, String> {
     let built = catch_unwind(AssertUnwindSafe(|| hello().layer(layer)));
     built.map_err(|panic| *panic.downcast::<String>().unwrap())
@@ -41,8 +41,8 @@ fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> 
     build(RateLimitLayer::new(&API, by).limiter(&limiter(list)))
 }
 
-/// Returns extractors, each with a key that it finds, the header of a request with that key, and the header of a
-/// request with a different key.
+/// Returns tuples of an extractor, a key that it finds, a request header with that key, and a request header with a
+/// different key.
 fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
     vec![
         (
@@ -80,7 +80,7 @@ async fn a_rule_for_a_credential_denies_requests_with_that_credential() {
         let list = DenyList::from_iter([rule(text)]);
         let client = serve(built_with(&list, by).unwrap()).await;
         assert_eq!(client.send("GET", &[denied]).await.status, 429, "{text}");
-        // All requests have the same address, and the global key is the same for all of them.
+        // All requests share one address and the global key.
         let expected = if matches!(text, "127.0.0.1" | "global") { 429 } else { 200 };
         if !other.is_empty() {
             assert_eq!(client.send("GET", &[other]).await.status, expected, "{text}");
@@ -89,7 +89,7 @@ async fn a_rule_for_a_credential_denies_requests_with_that_credential() {
 }
 
 #[tokio::test]
-async fn a_rule_for_a_path_parameter_denies_requests_with_that_value() {
+async fn a_rule_for_a_path_parameter_value_denies_requests_with_that_value() {
     let list = DenyList::from_iter([rule("path(team):\"a b\""), DenyRule::key(key::path("team").key("7"))]);
     let layer = RateLimitLayer::new(&API, key::path("team")).limiter(&limiter(&list));
     let app = Router::new().route("/{team}", axum::routing::get(|| async {})).layer(layer);
@@ -100,7 +100,7 @@ async fn a_rule_for_a_path_parameter_denies_requests_with_that_value() {
 }
 
 #[test]
-fn a_number_and_a_string_with_the_same_digits_are_separate_rules() {
+fn a_number_and_a_string_with_the_same_digits_are_different_keys() {
     let limiter = limiter(&DenyList::from_iter([rule("7"), rule("\"8\"")]));
     let reason = |key: Key| now(limiter.try_limit(&API, key)).reason();
     assert_eq!((reason(Key::from(7)), reason(Key::from("7"))), (Reason::DenyList, Reason::WithinQuota));
@@ -250,7 +250,7 @@ fn a_request_without_an_address_fails_if_the_layer_needs_an_address() {
     let limiter = limiter(&list);
     let layer = |client_ip| RateLimitLayer::new(&API, key::global()).client_ip(client_ip).limiter(&limiter);
     let request = || http::Request::get("/").header("x-real-ip", "192.0.2.7").body(axum::body::Body::empty()).unwrap();
-    // With neither a peer address nor a trusted proxy, no network rule could ever match.
+    // Without a peer address or a trusted proxy, no network rule could ever match.
     for client_ip in [key::client_ip(), key::client_ip().from_header("x-real-ip")] {
         let answer = now(tower::ServiceExt::oneshot(hello().layer(layer(client_ip)), request()));
         assert_eq!(answer.status(), 500);

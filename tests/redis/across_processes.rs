@@ -15,8 +15,8 @@ async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Returns two limiters that represent two processes on one server, and a receipt. The first limiter has spent all
-/// tokens in a single charge, which the receipt can settle. The second limiter has cached a denial.
+/// Returns a server, two limiters that represent two processes, and a receipt. The first limiter has spent all tokens
+/// in a single charge, which the receipt can settle. The second limiter has cached a denial.
 async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
@@ -65,8 +65,7 @@ async fn a_quota_raised_in_one_process_reaches_another_within_a_second() {
     assert_admitted_within_a_second(&other).await;
 }
 
-/// A process also lists the quotas and blocks that other processes have set. The blocks are listed without their rules,
-/// because processes share only digests.
+/// Blocks from other processes are listed without their rules, because processes share only digests.
 #[tokio::test]
 async fn quotas_and_blocks_set_by_another_process_are_listed() {
     let server = Server::start();

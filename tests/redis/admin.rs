@@ -1,5 +1,5 @@
-//! The admin router of a child process, and its effects on the parent process, which uses the same Redis server. The
-//! child process runs this test program.
+//! The admin router of a child process, and its effects on the parent process. Both processes use the same Redis
+//! server, and both run this test program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -101,7 +101,7 @@ async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_in_one_process_sees_and_helps_the_callers_of_another() {
+async fn an_operator_can_inspect_and_help_callers_of_another_process() {
     let server = Server::start();
     let admin = AdminProcess::start(&server);
     let (limiter, api) = (RateLimiter::new(server.backend().await), policy());
@@ -118,7 +118,7 @@ async fn an_operator_in_one_process_sees_and_helps_the_callers_of_another() {
     let top = admin.get("top");
     assert_eq!((&top["scope"], &top["policies"][0]["requested"]["total"]), (&json!("this_process"), &json!(0)));
 
-    // The limiter may remember the denial for a second.
+    // The limiter may cache the denial for up to a second.
     admin.change("reset", &json!({"policy": "api", "key": "\"ada\""}));
     wait_until("reset", async || limiter.remaining(&api, premium()).await.unwrap() == 50).await;
     wait_until("allowed again", async || limiter.try_limit(&api, premium()).await.unwrap().is_allowed()).await;

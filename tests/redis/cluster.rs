@@ -1,4 +1,4 @@
-//! Tests with clusters: the conformance suite, charges across several slots, and moving slots.
+//! Tests on a Redis cluster: the conformance suite, charges across several slots, and moving slots.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn charges_across_several_slots_are_made_completely_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_calls_across_several_slots_exceed_no_limit() {
+async fn concurrent_calls_across_several_slots_never_exceed_a_limit() {
     const TASKS: usize = 16;
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
@@ -94,8 +94,8 @@ async fn concurrent_calls_across_several_slots_exceed_no_limit() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // A denied call may charge some of the slots and then refund these charges. In the meantime, other calls may be
-    // denied, so fewer than 60 calls may be admitted.
+    // A denied call can charge some of the slots before it refunds these charges. In the meantime, other calls can be
+    // denied, so fewer than 60 calls might be admitted.
     assert!((30..=60).contains(&admitted), "{admitted} calls were admitted, expected 30 to 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));
@@ -104,7 +104,7 @@ async fn concurrent_calls_across_several_slots_exceed_no_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_call_across_several_slots_charges_all_of_them_or_none() {
+async fn a_dropped_call_charges_all_of_its_slots_or_none() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("dropped");
@@ -130,7 +130,7 @@ async fn a_dropped_call_across_several_slots_charges_all_of_them_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_limits_on_the_same_key_are_charged_together() {
+async fn several_policies_are_charged_together_for_the_same_key() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policies = [PolicyName::new("wide"), PolicyName::new("narrow")];
@@ -153,7 +153,7 @@ async fn several_limits_on_the_same_key_are_charged_together() {
     }
     assert_eq!(admitted, 100);
     let wide = Take::new(RowId { policy: &policies[0], key }, &slow(500), Ask::cost(1));
-    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call must not charge the wider limit");
+    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call must not charge the wide policy");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,7 +190,7 @@ async fn calls_follow_a_slot_that_moves() {
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }
 
-/// The slot moves back and forth, so that the client's slot table is always outdated.
+/// The slot moves back and forth, so the client's slot table is always outdated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recently_moved_slot_is_found() {
     let cluster = Cluster::start();

@@ -19,7 +19,7 @@ pub(crate) const PRIMARIES: u16 = 3;
 pub(crate) const SLOTS: u16 = 16384;
 
 /// The setting for the cluster bus port. The default, which is the server's port plus 10000, may be in use. Redis 6
-/// lacks this setting. If the default port is in use, a Redis 6 server does not start, and the test tries other ports.
+/// lacks this setting. If the default port is in use, a Redis 6 server exits, and [`Server::with`] tries again.
 const BUS: &str = "--cluster-port";
 
 pub(crate) fn node() -> &'static [&'static str] {
@@ -44,7 +44,7 @@ impl Cluster {
 
     fn of(nodes: usize, node_timeout: Duration) -> Cluster {
         let node_timeout = node_timeout.as_millis().to_string();
-        // A failed node affects only its own slots.
+        // With these settings, a failed node affects only its own slots.
         let rest = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", &node_timeout];
         let arguments = [node(), rest.as_slice()].concat();
         let cluster = Cluster { nodes: (0..nodes).map(|_| Server::with(&arguments)).collect() };

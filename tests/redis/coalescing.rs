@@ -31,7 +31,7 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 async fn sequential_decisions_are_sent_separately() {
     let server = Server::start();
     let backend = server.backend().await;
-    backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // sends the script
+    backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // This call sends the script.
     let before = scripts(&server);
     for _ in 0..100 {
         assert!(backend.acquire(&[take(1, 1000, 1)]).await.unwrap().all_granted());
@@ -40,7 +40,7 @@ async fn sequential_decisions_are_sent_separately() {
 }
 
 #[tokio::test]
-async fn concurrent_requests_share_a_call() {
+async fn concurrent_requests_share_script_calls() {
     let server = Server::start();
     let backend = server.backend().await;
     let keys = |i: u128| if i % 3 == 0 { i } else { 0 };
@@ -124,7 +124,7 @@ async fn settlements_and_resets_run_without_being_awaited() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// Even if the server cannot keep up with the callers, every call completes within the deadline. A call that fails may
+/// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call can
 /// have been charged only if it timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_queue_completes_within_the_deadline() {
@@ -154,6 +154,6 @@ async fn a_long_queue_completes_within_the_deadline() {
     };
     assert!(
         (1 + sure..=1 + sure + unknown).contains(&spent),
-        "{spent} tokens were spent, but {sure} calls were charged and {unknown} more may have been"
+        "{spent} tokens were spent, but {sure} calls succeeded and {unknown} calls timed out"
     );
 }

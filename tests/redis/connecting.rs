@@ -23,7 +23,7 @@ async fn connecting_fails_without_permission_to_run_scripts() {
 }
 
 #[tokio::test]
-async fn a_lazy_connection_without_a_server_applies_the_failure_mode() {
+async fn the_failure_mode_applies_if_a_lazy_connection_finds_no_server() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     assert_eq!(RedisBackend::connect(&url).await.unwrap_err().kind(), ErrorKind::Unavailable);
     let backend = RedisBackend::builder().lazy().connect(&url).await.unwrap();
@@ -35,9 +35,9 @@ async fn a_lazy_connection_without_a_server_applies_the_failure_mode() {
     assert_eq!(admitted, 2);
 }
 
-/// Regression: the calls were batched, although the rows of all calls together did not fit on the script's stack.
+/// Regression: the calls were batched even though their rows did not all fit on the script's stack.
 #[tokio::test]
-async fn concurrent_calls_with_a_thousand_charges_each_succeed() {
+async fn concurrent_calls_of_a_thousand_charges_succeed() {
     let server = Server::start();
     let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
     let calls: Vec<_> = (0..20u64)

@@ -7,7 +7,7 @@ use crate::server::Server;
 static API: Policy = Policy::new("api", Quota::token_bucket(1, DAY).capacity(1000));
 
 #[tokio::test]
-async fn calls_with_dropped_futures_are_charged_on_redis_as_in_memory() {
+async fn calls_whose_futures_are_dropped_are_charged_by_both_backends() {
     let server = Server::start();
     for limiter in [RateLimiter::new(MemoryBackend::new()), RateLimiter::new(server.backend().await)] {
         // No task of this runtime runs before the first await, so all futures are dropped before the calls are sent.

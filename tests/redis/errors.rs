@@ -1,4 +1,4 @@
-//! Errors that the backend reports. An error's kind shows whether a retry may help, its message gives advice, and its
+//! Errors reported by the backend. An error's kind shows whether a retry might help, its message gives advice, and its
 //! source is the underlying error. No error contains credentials.
 
 use std::error::Error as _;
@@ -111,8 +111,7 @@ async fn a_server_loading_its_data_is_unavailable() {
     run(&server, "DEBUG POPULATE 1000 filler 20000");
     run(&server, "SAVE");
     server.kill();
-    // Loading takes a millisecond per key. The server replies to clients after every 2 MB, which is about a hundred
-    // keys.
+    // Loading takes a millisecond per key. Meanwhile, the server replies once per 2 MB, which is about a hundred keys.
     server.restart_with(&["--key-load-delay", "1000"]);
     let begin = Instant::now();
     let mut loading = None;
@@ -157,7 +156,7 @@ async fn a_cluster_without_slots_is_unavailable() {
 
 /// The backend must not overwrite the foreign value.
 #[tokio::test]
-async fn a_foreign_value_is_an_error() {
+async fn a_foreign_value_causes_an_error() {
     let server = Server::start();
     let backend = server.backend().await;
     let limiter = RateLimiter::new(backend.clone());
@@ -182,7 +181,7 @@ async fn a_foreign_value_is_an_error() {
 }
 
 #[tokio::test]
-async fn too_many_charges_in_one_call_are_not_supported() {
+async fn a_call_with_more_than_a_thousand_charges_is_not_supported() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let error = limiter.try_limit_all((0..1001).map(|key| Charge::new(&SLOW, key))).await.unwrap_err();

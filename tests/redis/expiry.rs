@@ -13,7 +13,7 @@ fn rows(admin: &mut Connection) -> usize {
 }
 
 #[tokio::test]
-async fn all_rows_of_an_idle_server_expire() {
+async fn all_rows_on_an_idle_server_expire() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let period = Duration::from_millis(500);

@@ -45,7 +45,7 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     let others =
         [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
-    // If the replica did not know some of the spent tokens, they would be available again after the failover.
+    // If the replica missed some of the spent tokens, they would be available again after the failover.
     wait_until_synced(&cluster.nodes[0], &cluster.nodes[3]);
     // All script calls on this node have ended, so the count of its tokens is exact.
     break_it(&mut cluster.nodes[0]);
@@ -91,13 +91,13 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
         break promoted;
     };
     assert!(refused > 0, "the primary did not fail");
-    assert!(missed * 10 <= asked, "calls to healthy nodes failed: {missed} of {asked}");
+    assert!(missed * 10 <= asked, "too many calls to healthy nodes failed: {missed} of {asked}");
     println!("{refused} calls failed; calls succeeded again {:?} after the promotion", promoted_at.elapsed());
     assert_eq!(granted + drain(&backend, &hit).await, 70);
     assert_eq!(spent(&backend, &hit).await, 100.0);
 }
 
-/// The only node of a cluster closes the connection after every script call, so the outcome of the call is unknown.
+/// The cluster's only node closes the connection instead of replying to a script call, so the outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_charge_is_not_sent_again_after_its_connection_breaks() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

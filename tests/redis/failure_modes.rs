@@ -24,7 +24,7 @@ static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
 static LOGIN: Policy = Policy::new("login", Quota::fixed_window(10, HOUR));
 static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
 
-/// `search` falls back to three of its ten tokens, `pages` fails open, and `login` denies every call.
+/// During an outage, `search` falls back to three of its ten tokens, `pages` fails open, and `login` denies every call.
 fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
     builder.on_failure_of(&SEARCH, FailureMode::fallback(0.35)).on_failure_of(&PAGES, FailureMode::Allow)
 }
@@ -186,7 +186,7 @@ async fn redis_resumes_with_its_own_rows_after_an_outage() {
     assert!(lost.settle(0).await.is_ok(), "settling a charge that Redis did not make must succeed");
     server.signal("CONT");
     wait_until_redis_decides(&limiter).await;
-    // Redis did not make any of the charges during the outage, except possibly the charge that timed out.
+    // Redis made none of the charges during the outage, except perhaps the charge that timed out.
     let left = limiter.remaining(&SEARCH, 1).await.unwrap();
     assert!((1..=2).contains(&left), "{left}");
     before.settle(0).await.unwrap();

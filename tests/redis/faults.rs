@@ -25,7 +25,7 @@ async fn a_killed_server_is_used_again_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_fail_until_a_stopped_server_continues() {
+async fn calls_fail_until_a_stopped_server_resumes() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
@@ -90,7 +90,7 @@ async fn calls_fail_until_a_full_server_has_memory_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_recover_after_connections_were_killed_repeatedly() {
+async fn calls_succeed_again_after_connections_are_repeatedly_killed() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
@@ -106,7 +106,7 @@ async fn calls_recover_after_connections_were_killed_repeatedly() {
 }
 
 #[tokio::test]
-async fn decisions_succeed_after_an_idle_connection_was_closed() {
+async fn decisions_succeed_after_an_idle_connection_is_closed() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     for _ in 0..3 {
@@ -152,7 +152,7 @@ async fn calls_fail_while_a_connection_carries_no_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_recover_after_new_connections_were_closed_immediately() {
+async fn calls_succeed_again_once_new_connections_stay_open() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let application = Application::on(&proxy.url()).await;

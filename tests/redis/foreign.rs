@@ -23,7 +23,7 @@ fn takes() -> [Take<'static>; 4] {
     quotas.map(|quota| Take::new(row, &quota, Ask::cost(2).reserve()))
 }
 
-/// Runs every operation on the row. Operations may fail only with `Protocol`, and must not hang or panic.
+/// Peeks at the row, charges it and settles a charge. Returns the kind of the first error that is not `Protocol`.
 async fn run_every_operation(
     backend: &RedisBackend,
     take: &Take<'static>,
@@ -43,7 +43,7 @@ async fn run_every_operation(
 }
 
 #[tokio::test]
-async fn a_row_with_the_wrong_length_is_an_error_until_the_row_is_removed() {
+async fn a_row_with_the_wrong_length_causes_errors_until_it_is_removed() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let take = takes()[0];
@@ -187,7 +187,7 @@ async fn the_server_drops_a_row_at_the_second_in_its_header() {
         let now = backend.acquire(&[take]).await.unwrap()[0].now;
         let stored = window.rows(std::slice::from_ref(&name));
         let (_, expires) = rows::row(stored[0].as_deref().unwrap());
-        // Redis 6 lacks `EXPIRETIME`, so the script adds the remaining time to the current time. Rounding to the
+        // Redis 6 lacks `EXPIRETIME`, so this script adds the remaining time to the current time. Rounding to the
         // nearest second tolerates a delay of up to half a second.
         let expire_time = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             return math.floor(now[1] + (now[2] / 1000 + left) / 1000 + 0.5)";

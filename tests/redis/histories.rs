@@ -321,7 +321,7 @@ impl<'a> History<'a> {
             let i = self.names.iter().position(|other| *other == name).unwrap();
             assert!(self.dirty[i], "the server must not write a row that did not change");
             self.expires[i] = expires;
-            // In a burst, an earlier operation may have needed the row for a longer time.
+            // In a burst, an earlier operation may have required a later expiry.
             assert!(
                 !alone || !is_dropped_late(&self.by[i], &self.model[i], self.now, expires),
                 "the row expires too late, at second {expires}: {:?}",

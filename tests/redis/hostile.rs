@@ -23,7 +23,7 @@ async fn ask(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn malformed_replies_are_errors() {
+async fn malformed_replies_cause_errors() {
     let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
     // A well-formed reply consists of the time, the result of one operation, and one row.
     let row = |now: f64, done: u8, spent: f64| {
@@ -60,7 +60,7 @@ async fn malformed_replies_are_errors() {
 }
 
 #[tokio::test]
-async fn a_truncated_reply_is_an_error() {
+async fn a_truncated_reply_causes_an_error() {
     for half in ["", "$36\r\nabc", "*3\r\n:1\r\n", "-ERR"] {
         let error = ask(&hostile(half.into(), false, true)).await;
         // The client may report a truncated reply as a protocol error.
@@ -68,7 +68,7 @@ async fn a_truncated_reply_is_an_error() {
     }
 }
 
-/// The replies include errors that Redis 6.2 reports for a command within a script.
+/// Some of the replies are errors that Redis 6.2 returns when a command within a script fails.
 #[tokio::test]
 async fn redirections_and_script_errors_are_recognized() {
     let within = |error: &str| {
@@ -98,7 +98,7 @@ async fn redirections_and_script_errors_are_recognized() {
     }
 }
 
-/// The server announces a gigabyte and keeps sending beyond the deadline.
+/// The server announces a reply of one gigabyte and keeps sending after the deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_reply_is_abandoned() {
     let before = resident();

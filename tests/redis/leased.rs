@@ -40,7 +40,7 @@ async fn calls_for_a_busy_key_are_decided_from_a_lease() {
     assert_eq!(decision.remaining(), 100_000 - calls - 1);
     assert!(limiter.stats().leases == 1 && limiter.stats().leased_tokens > 0);
     assert_eq!(scripts(&server), before);
-    // Tokens that this process has leased count as remaining.
+    // Tokens leased by this process count as remaining.
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), 100_000 - calls - 1);
 }
 
@@ -106,7 +106,7 @@ async fn a_low_limit_gets_no_lease() {
 }
 
 #[tokio::test]
-async fn a_large_cost_may_use_the_tokens_of_the_lease() {
+async fn a_large_cost_can_use_leased_tokens() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     let calls = warm_up(&limiter, &BUSY, "ada").await;
@@ -125,7 +125,7 @@ async fn a_reset_discards_the_lease() {
     warm_up(&limiter, &BUSY, "ada").await;
 }
 
-/// Regression: tokens that were spent from a lease were not credited until they were reported.
+/// Regression: a credit ignored tokens that had been spent from a lease but not yet reported to the server.
 #[tokio::test]
 async fn a_credit_returns_the_tokens_that_were_spent_from_the_lease() {
     let server = Server::start();
@@ -150,7 +150,7 @@ async fn a_charge_from_a_lease_can_be_settled() {
     assert!(usage.settle(3).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 3);
 
-    // If the actual cost is higher, the server charges the part that the lease does not cover.
+    // If the lease does not cover the actual cost, the server charges the rest.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     assert!(usage.settle(60_000).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 60_003);
@@ -218,7 +218,7 @@ async fn eight_limiters_stay_within_the_bound_and_use_the_limit() {
         utilization > 0.1 && calls < decisions / 4,
         "the utilization is too low, or there were too many script calls"
     );
-    // Each of the 32 tasks may record one call some time after its decision.
+    // Each of the 32 tasks might record one call late.
     check_bound(&admitted, RATE as f64 + 32.0, RATE as f64);
 }
 

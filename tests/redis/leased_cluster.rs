@@ -16,7 +16,7 @@ struct Counts {
     failed: u64,
 }
 
-/// Calls the limiter from four tasks for the given time.
+/// Calls the limiter from four tasks for the duration `time`.
 async fn hammer(limiter: &RateLimiter, key: u64, time: Duration) -> Counts {
     let end = Instant::now() + time;
     let task = |_| {
@@ -47,7 +47,7 @@ async fn hammer(limiter: &RateLimiter, key: u64, time: Duration) -> Counts {
     sum
 }
 
-/// Returns a key on each primary.
+/// Returns one key for each primary.
 fn keys(cluster: &Cluster, limiter: &RateLimiter) -> [u64; 3] {
     [0, 1, 2].map(|primary| {
         let is_on = |key: &u64| owner(slot(&cluster.nodes[0], limiter.digest(Some(&(*key).into())))) == primary;
@@ -62,7 +62,7 @@ async fn limiters(cluster: &Cluster) -> [RateLimiter; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_on_different_nodes_are_leased_without_exceeding_their_limits() {
+async fn leases_on_different_nodes_do_not_exceed_the_limits() {
     let cluster = Cluster::start();
     let [one, other] = limiters(&cluster).await;
     let keys = keys(&cluster, &one);
@@ -95,7 +95,7 @@ async fn leases_survive_the_move_of_a_slot() {
             cluster.give_slot(slot, 1);
         });
     });
-    // No token is spent twice, and few tokens are lost, because the row's outstanding tokens move with the row.
+    // No token may be spent twice, and at most 500 tokens may be lost.
     one.shutdown().await.unwrap();
     other.shutdown().await.unwrap();
     let left = one.remaining(&TOTAL, key).await.unwrap();
@@ -105,8 +105,8 @@ async fn leases_survive_the_move_of_a_slot() {
     assert!(a.admitted + b.admitted > 1000, "{} + {}", a.admitted, b.admitted);
 }
 
-/// After a key's node is lost, the process spends the rest of its lease. After that, calls for this key fail, but calls
-/// for other keys still succeed.
+/// After the node of a key is lost, the process spends the rest of the key's lease. Then calls for this key fail, but
+/// calls for keys on other nodes still succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_node_ends_only_the_leases_of_its_keys() {
     let mut cluster = Cluster::start();

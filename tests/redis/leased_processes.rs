@@ -1,6 +1,6 @@
 //! Eight processes that lease tokens from one server or cluster. The child processes run this test program, and log the
-//! time of each admitted call. The tests check only that the bound on admitted calls holds. They print the utilization,
-//! because it depends on the machine. The simulation in `src/limiter/leases/tests` checks it in virtual time.
+//! time of each admitted call. The tests check that the bound on admitted calls holds. The utilization depends on the
+//! machine, so they only print it. The simulation in `src/limiter/leases/tests` checks the utilization in virtual time.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const CHILD: &str = "TOLLGATE_TEST_LEASING_CHILD";
 static ONE_KEY: Policy = Policy::new("one key", Quota::token_bucket(RATE, SECOND)).leases();
 static MANY_KEYS: Policy = Policy::new("many keys", Quota::token_bucket(RATE / 100, SECOND)).leases();
 
-/// Writes a record of sixteen bytes for each admitted call: the time in microseconds, and the key.
+/// The child processes run this test. It logs the time in microseconds and the key of each admitted call.
 #[test]
 fn child() {
     let Ok(order) = std::env::var(CHILD) else { return };
@@ -129,7 +129,7 @@ fn rate_from(admitted: &[(u64, u64)], from: u64) -> f64 {
 const IN_FLIGHT: f64 = (PROCESSES as u64 * TASKS) as f64;
 
 #[test]
-fn eight_processes_stay_within_the_bound_of_one_key() {
+fn eight_processes_stay_within_the_bound_for_one_key() {
     let server = Server::start();
     let processes = Processes::on(&server, 1);
     let before = scripts(&server);
@@ -150,7 +150,7 @@ fn eight_processes_stay_within_the_bound_of_one_key() {
 }
 
 #[test]
-fn eight_processes_stay_within_the_bounds_of_a_hundred_keys() {
+fn eight_processes_stay_within_the_bounds_for_a_hundred_keys() {
     let server = Server::start();
     let processes = Processes::on(&server, 100);
     std::thread::sleep(6 * SECOND);
@@ -178,7 +178,6 @@ fn killed_and_stopped_processes_stay_within_the_bound() {
     let admitted = processes.end();
     let most = most_beyond_refill(admitted.iter().map(|(time, _)| *time), RATE as f64);
     let recovered = rate_from(&admitted, killed + 5_000_000);
-    // The tasks of the four remaining processes make enough calls to use the whole rate.
     println!("at most {most} calls beyond the refill (bound {RATE}), {recovered:.0} calls per second after recovery");
     assert!(most <= RATE as f64 + IN_FLIGHT);
     assert!(recovered > 0.0, "no calls were admitted after the recovery");
@@ -196,7 +195,7 @@ fn the_bound_holds_after_a_restart_of_a_server_that_saves_all_rows() {
 
 /// After a row is lost, the whole quota is available again, and the processes can also spend the leases that they hold.
 #[test]
-fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity() {
+fn after_a_server_loses_all_rows_the_bound_is_exceeded_by_at_most_one_capacity() {
     let mut server = Server::start();
     let (most, recovered) = restart(&mut server);
     println!("rows are lost: at most {most} calls beyond the refill (bound {RATE}), {recovered:.0}/s after recovery");
@@ -219,9 +218,9 @@ fn restart(server: &mut Server) -> (f64, f64) {
     (most, rate_from(&admitted, restarted + 4_000_000))
 }
 
-/// The replica may lack the last writes of the failed primary, so tokens that are already leased may be leased again.
+/// The replica may lack the last writes of the failed primary, so tokens that are already leased might be leased again.
 #[test]
-fn a_failover_exceeds_the_bound_by_at_most_the_leases() {
+fn a_failover_exceeds_the_bound_by_at_most_the_leased_tokens() {
     let mut cluster = Cluster::with_replica(SECOND);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let limiter = RateLimiter::new(runtime.block_on(cluster.backend()));

@@ -1,4 +1,4 @@
-//! The permissions that `docs::redis` lists are sufficient and necessary.
+//! The permissions listed in `docs::redis` are sufficient and necessary.
 
 use std::io::Read;
 use std::time::Duration;
@@ -70,7 +70,7 @@ async fn a_connection_starts_with_an_allowed_command() {
     assert_eq!(first.join().unwrap(), "*1\r\n$4\r\nTIME\r\n");
 }
 
-/// The cluster client runs more commands, to find the nodes and to follow moving slots.
+/// The cluster client runs additional commands to find the nodes and to follow moving slots.
 #[tokio::test]
 async fn a_cluster_needs_a_few_more_permissions() {
     let server = Server::with(node());
@@ -92,7 +92,7 @@ async fn a_cluster_needs_a_few_more_permissions() {
 }
 
 #[tokio::test]
-async fn decisions_need_no_notice_permissions_but_run_time_changes_need_all() {
+async fn without_a_notice_permission_run_time_changes_fail_but_decisions_succeed() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in NOTICES {
@@ -164,7 +164,7 @@ async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), Se
     tokio::time::sleep(Duration::from_millis(5)).await;
     limiter.set_quota(&SLOW, SLOW.quotas()[0]).await?;
     limiter.set_quota(&SLOW, None).await?;
-    // Pretend that an hour has passed, so that the script also runs the commands that forget a withdrawal.
+    // Pretend that the withdrawal has expired. The script then also runs the commands that remove it.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
     cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
     block(60_000).await

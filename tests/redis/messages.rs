@@ -1,4 +1,4 @@
-//! Errors name what is missing, such as a URL's scheme or a user's permission.
+//! Error messages name what is missing, such as a URL's scheme or a user's permission.
 
 use std::error::Error as _;
 

@@ -63,7 +63,7 @@ async fn a_quota_change_reaches_all_limiters_and_spent_tokens_stay_spent() {
 }
 
 #[tokio::test]
-async fn concurrent_quota_changes_end_with_the_same_quota_everywhere() {
+async fn all_limiters_agree_on_a_quota_after_concurrent_changes() {
     let server = Server::start();
     let limiters = [limiter(&server).await, limiter(&server).await, limiter(&server).await];
     for round in 0..10u64 {
@@ -154,7 +154,7 @@ async fn several_pages_of_notices_are_received() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_published_does_not_apply() {
+async fn a_quota_that_cannot_be_published_does_not_apply_but_a_block_does() {
     let mut server = Server::start();
     let backend = RedisBackend::builder().connect(&server.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
@@ -207,7 +207,7 @@ fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// Adds notices that expire in a day, until only `free` more notices fit into the channel, which holds at most 100,000.
+/// Adds notices that expire in a day. The channel, which holds up to 100,000 notices, then has room for `free` more.
 fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -255,7 +255,7 @@ async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notic
     let other = limiter(&server).await;
     other.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     fill(&mut server.admin(), 0);
-    // The channel cannot drop notices that have no end.
+    // Without this key, the channel cannot drop any notices.
     cmd("DEL").arg(&keys()[2]).exec(&mut server.admin()).unwrap();
     drop(one.try_acquire(&SEARCH, "eve").cost(100).await.unwrap());
     assert!(!one.try_limit(&SEARCH, "eve").await.unwrap().is_allowed());
@@ -267,8 +267,8 @@ async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notic
     assert_eq!(one.stats().pending_notices, 1);
 }
 
-/// Regression: after the server had evicted one of the channel's three keys, publishing failed, or new subscribers
-/// received no notices.
+/// Regression: after the server had evicted one of the channel's three keys, either publishing failed or new
+/// subscribers received no notices.
 #[tokio::test]
 async fn a_channel_recovers_from_the_loss_of_a_key() {
     let server = Server::start();
@@ -313,10 +313,10 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     .await;
 }
 
-/// Regression: after the server lost its data, a new subscriber and all others in its process were treated as up to
-/// date.
+/// Regression: if a limiter subscribed after the server had lost its data, all limiters in its process were treated as
+/// up to date.
 #[tokio::test]
-async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
+async fn outdated_notices_are_dropped_if_a_limiter_subscribes_after_data_loss() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = RateLimiter::new(backend.clone());
@@ -327,10 +327,10 @@ async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// After the server loses its data, other processes still apply the notices that they have received. An unblock must
-/// reach these processes.
+/// After the server loses its data, other processes still apply the notices that they have already received. An unblock
+/// must reach these processes.
 #[tokio::test]
-async fn an_unblock_after_a_data_loss_reaches_all_processes() {
+async fn an_unblock_after_data_loss_reaches_all_processes() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), DAY).await.unwrap();
@@ -398,7 +398,7 @@ async fn a_block_during_an_outage_is_published_afterward() {
     .await;
 }
 
-/// Regression: each process counted its own block of an offender as the offender's first block.
+/// Regression: when a process escalated a block, it ignored earlier blocks by other processes.
 #[tokio::test]
 async fn an_offense_repeated_in_another_process_blocks_for_longer() {
     let server = Server::start();
@@ -434,7 +434,7 @@ async fn quotas_and_blocks_set_by_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // An automatic block on a key applies only under policies whose denials are counted, and this process counts none.
+    // An automatic block on a key applies only to policies whose denials a process counts. This process counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 
@@ -455,9 +455,9 @@ fn child() {
 }
 
 /// Regression: a block that could not be published during an outage was published after the caller had been unblocked,
-/// so the caller was blocked again.
+/// which blocked the caller again.
 #[tokio::test]
-async fn a_block_not_yet_published_does_not_return_after_the_caller_is_unblocked() {
+async fn an_unpublished_block_does_not_return_after_the_caller_is_unblocked() {
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(SECOND).notices_every(4 * SECOND);
     let rules = AutoBlock::new([&SEARCH]).threshold(2).within(MINUTE).block_for(HOUR);
@@ -467,7 +467,7 @@ async fn a_block_not_yet_published_does_not_return_after_the_caller_is_unblocked
     // Wait until the first poll has ended. The next poll begins after four seconds.
     tokio::time::sleep(SECOND / 4).await;
     server.signal("STOP");
-    // The block cache denies this call, and this second denial blocks the caller. Publishing the block times out.
+    // This second denial comes from the block cache and blocks the caller. Publishing the block times out.
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     tokio::time::sleep(SECOND * 3 / 2).await;

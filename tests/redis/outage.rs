@@ -1,4 +1,4 @@
-//! Checks the decisions of limiters during and after outages, and how long calls take.
+//! Checks what limiters decide during and after outages, and how long calls take.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) struct Application {
 impl Application {
     pub(crate) async fn on(url: &str) -> Application {
         let backend = RedisBackend::builder().deadline(DEADLINE).connect(url).await.unwrap();
-        // Disable the block cache, so that the backend makes each decision.
+        // Without the block cache, the backend makes every decision.
         let with = |mode| RateLimiter::builder(backend.clone()).on_failure(mode).block_cache(0).build();
         let application = Application {
             deny: with(FailureMode::Deny),
@@ -39,8 +39,8 @@ impl Application {
         application
     }
 
-    /// Calls the limiters repeatedly for `duration`. Checks that no call exceeds the deadline, and that each failure
-    /// mode applies. Returns the distinct kinds of errors.
+    /// Calls the `deny` limiter for `duration`, and checks that no call exceeds the deadline. Then checks that the
+    /// other failure modes apply. Returns the distinct kinds of errors.
     pub(crate) async fn call_during_outage(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.call_repeatedly(duration).await;
         let allowed = self.allow.try_limit(&SLOW, "ada").await.unwrap();

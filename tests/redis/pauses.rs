@@ -51,7 +51,7 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
 /// Regression: the notice of a shorter pause replaced the notice of a longer pause, so some processes never received
 /// the longer pause.
 #[tokio::test]
-async fn the_longer_of_two_pauses_by_different_processes_stays_in_effect_everywhere() {
+async fn the_longer_of_two_pauses_from_different_processes_applies_everywhere() {
     let server = Server::start();
     let limiters = [RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await)];
     limiters[0].pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();

@@ -1,6 +1,6 @@
 //! Unique ports for test servers. The system may assign a free port to another test, or to an outgoing connection,
-//! before the server listens on the port. Ports from this module are therefore outside the system's ephemeral range,
-//! and each port is used only once.
+//! before the server listens on it. If possible, the ports from this module are therefore outside the system's
+//! ephemeral range. Each port is used only once.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn next() -> u16 {
-    /// The first port differs between processes, because tests of several checkouts may run at the same time.
+    /// The first port depends on the process, because several processes may run tests at the same time.
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new((std::process::id() % 0xffff) as u16));
     RANGE.start + NEXT.fetch_add(1, Ordering::Relaxed) % (RANGE.end - RANGE.start)
 }

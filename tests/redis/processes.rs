@@ -12,7 +12,7 @@ use crate::server::{PATIENCE, Server};
 const PROCESSES: usize = 4;
 const TASKS: usize = 8;
 
-/// The environment variable that contains the server's URL and the task of a child process.
+/// The environment variable that passes the server's URL and a task to a child process.
 const CHILD: &str = "TOLLGATE_TEST_CHILD";
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
@@ -39,7 +39,7 @@ fn four_processes_without_batching_admit_exactly_the_limit() {
     assert!(scripts >= decisions, "{scripts} script calls for {decisions} decisions");
 }
 
-/// At most `capacity + rate × time` calls are admitted. The test also expects at least half of `rate × time`.
+/// At most `capacity + rate × time` calls may be admitted. The test also expects at least half of `rate × time`.
 #[test]
 fn four_processes_respect_the_refill_rate() {
     let server = Server::start();
@@ -88,7 +88,7 @@ fn processes_agree_on_digests_unless_their_secrets_differ() {
 fn run(server: &Server, what: &str) -> Vec<usize> {
     let start = |_| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        // The child runs only the test `child`, and prints its result between lines of the test harness.
+        // The child runs only the test `child`, and prints its result among the lines of the test harness.
         command.args(["processes::child", "--exact", "--nocapture"]).env(CHILD, format!("{} {what}", server.url()));
         command.stdout(Stdio::piped()).spawn().unwrap()
     };

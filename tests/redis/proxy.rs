@@ -14,7 +14,7 @@ pub(crate) struct Proxy {
 
 struct State {
     target: AtomicU16,
-    /// The time that data takes in each direction.
+    /// How long data is delayed in each direction.
     delay: Duration,
     drops_data: AtomicBool,
     refuses_connections: AtomicBool,

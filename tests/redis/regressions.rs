@@ -140,6 +140,6 @@ async fn a_refund_is_available_to_the_next_call() {
     let limiter = RateLimiter::builder(server.backend().await).block_cache(0).build();
     for i in 0..20_000 {
         let held = limiter.acquire(&ONE, "ada").hold().await;
-        drop(held.unwrap_or_else(|error| panic!("try {i}: {error}")));
+        drop(held.unwrap_or_else(|error| panic!("attempt {i}: {error}")));
     }
 }

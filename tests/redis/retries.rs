@@ -7,7 +7,7 @@ use tollgate::backend::{ErrorKind, RedisBackend};
 use crate::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
 use crate::server::Server;
 
-/// When a stopped server continues, it reads the pending commands. A charge that timed out may then be made, but only
+/// When a stopped server resumes, it reads the pending commands. A charge that timed out may then be made, but only
 /// once. No charge is sent after the breaker has opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timed_out_charge_is_not_sent_again() {

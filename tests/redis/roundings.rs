@@ -29,7 +29,7 @@ async fn whole_periods_refill_whole_tokens() {
     for grains in found {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
-            // Spend only one token more than is refilled. With a larger amount, rounding would hide the difference.
+            // Spend only one token more than the refill. With a larger amount, rounding would hide the difference.
             row.take(&quota, asks(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
             row.take(&quota, asks(1)[i]).await;

@@ -21,7 +21,7 @@ pub(crate) fn stored(state: &State, expires: u32) -> Vec<u8> {
 }
 
 pub(crate) fn row(bytes: &[u8]) -> (State, u32) {
-    assert_eq!((bytes.len(), &bytes[..4]), (40, &OURS[..]), "expected the current layout of rows");
+    assert_eq!((bytes.len(), &bytes[..4]), (40, &OURS[..]), "expected a row in the current layout");
     let double = |at: usize| f64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let state = State {

@@ -14,7 +14,7 @@ static API: Policy = Policy::new("api", Quota::token_bucket(100, DAY));
 static BOTH: Policy = Policy::new("both", Quota::token_bucket(10, DAY)).and(Quota::sliding_window(20, HOUR));
 static TRIAL: Policy = Policy::new("trial", Quota::token_bucket(1, DAY)).enforce(Enforce::Never);
 
-/// The environment variable that contains the server's URL and the task of the child process.
+/// The environment variable that passes the server's URL and a task to the child process.
 const CHILD: &str = "TOLLGATE_TEST_RUN_TIME_CHILD";
 
 /// Twice the documented delay, because the machine may be busy.
@@ -64,7 +64,7 @@ fn child() {
                 limiter.set_quota(&API, Quota::token_bucket(50, DAY)).await.unwrap();
                 limiter.set_enforcement(&TRIAL, Enforce::Always).await.unwrap();
             }
-            // A process that starts later knows all changes after its first poll.
+            // A process that starts later learns of all changes with its first poll.
             "enforced" => {
                 wait_until(async || !limiter.set_enforcements().is_empty()).await;
                 return enforced(&limiter).await.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
@@ -87,8 +87,8 @@ fn child() {
     println!("result={result};");
 }
 
-/// Of 300 keys, returns those for which the policy is enforced. The cost exceeds the capacity, so every check that is
-/// enforced is denied.
+/// Returns which of 300 keys the policy is enforced for. Each check costs more than the capacity, so every enforced
+/// check is denied.
 async fn enforced(limiter: &RateLimiter) -> Vec<u64> {
     let mut denied = Vec::new();
     for key in 0..300u64 {
@@ -120,7 +120,7 @@ async fn a_share_is_enforced_for_the_same_keys_in_all_processes() {
 }
 
 #[tokio::test]
-async fn enforced_charges_are_made_on_redis_even_if_shadowed_charges_are_denied() {
+async fn redis_makes_enforced_charges_even_if_it_denies_shadowed_charges() {
     let server = Server::start();
     let here = limiter(&server.url()).await;
     let both = || [Charge::new(&TRIAL, "ada"), Charge::new(&API, "ada")];
@@ -134,7 +134,7 @@ async fn enforced_charges_are_made_on_redis_even_if_shadowed_charges_are_denied(
 }
 
 #[tokio::test]
-async fn a_credit_by_another_process_ends_remembered_denials_within_a_second() {
+async fn a_credit_from_another_process_ends_cached_denials_within_a_second() {
     let server = Server::start();
     let here = limiter(&server.url()).await;
     here.acquire(&API, "ada").cost(100).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_credit_by_another_process_ends_remembered_denials_within_a_second() {
     run(&server, "credit").await;
     wait_until(async || here.check(&API, "ada").await.is_ok() && here.check(&BOTH, "ada").await.is_ok()).await;
     assert_eq!(here.remaining(&API, "ada").await.unwrap(), 30);
-    // A credit never exceeds the capacity.
+    // A credit never raises the remaining tokens above the capacity.
     assert_eq!(here.remaining(&BOTH, "ada").await.unwrap(), 10);
     assert!(!here.credit(&BOTH, "ada", 1).await.unwrap());
 }
@@ -166,7 +166,7 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
         assert_eq!(here.remaining(&API, key).await.unwrap(), 100, "{key}");
     }
     assert!(here.limit(&TRIAL, "ada").await.unwrap().is_shadowed(), "the other policy must keep its rows");
-    // A process that starts later uses the new rows, and a late settlement changes only the old rows.
+    // A late settlement changes only an old row. A process that starts later uses the new rows.
     usage.settle(90).await.unwrap();
     assert_eq!(here.remaining(&API, "cyd").await.unwrap(), 100);
     run(&server, "remaining").await;
@@ -184,13 +184,13 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
     let calls: String = redis::cmd("INFO").arg("commandstats").query(&mut admin).unwrap();
     assert!(!calls.contains("cmdstat_scan:") && !calls.contains("cmdstat_keys:"), "{calls}");
 
-    // A reset of one key deletes that key's new row.
+    // Resetting one key deletes that key's new row.
     assert!(here.reset(&API, "ada").await.unwrap());
     assert_eq!(here.remaining(&API, "ada").await.unwrap(), 100);
 }
 
 #[tokio::test]
-async fn changes_are_listed_with_their_age_in_processes_that_start_later() {
+async fn processes_that_start_later_list_changes_with_their_ages() {
     let server = Server::start();
     let begin = Instant::now();
     run(&server, "block").await;

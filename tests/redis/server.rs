@@ -32,7 +32,7 @@ impl Server {
 
     /// Starts a server with these command-line settings. Replaces [`FREE`] with a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
-        // Try several times, because another process may take the port before the server listens on it.
+        // Try several times, because another process might take the port before the server listens on it.
         let server = (0..5).find_map(|_| Server::try_start(arguments));
         server.unwrap_or_else(|| panic!("redis-server {arguments:?} failed to start; see its log above"))
     }
@@ -88,7 +88,7 @@ impl Server {
         assert!(self.wait_until_ready(), "redis-server failed to restart; see its log above");
     }
 
-    /// Restarts the server with additional settings, without waiting until it replies.
+    /// Restarts the server with additional settings. Does not wait until the server replies.
     pub(crate) fn restart_with(&mut self, arguments: &[&str]) {
         self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self.child = spawn(self.port, &self.directory, &self.arguments);
@@ -106,7 +106,7 @@ impl Server {
             let mut connection = client.get_connection_with_timeout(PATIENCE)?;
             redis::cmd("INFO").arg("server").query::<String>(&mut connection)
         };
-        // Another process's server may reply on the port.
+        // The server of another process might be replying on this port.
         let is_ours = format!("process_id:{}\r\n", self.pid());
         loop {
             let answer = about();
@@ -179,7 +179,7 @@ pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Returns whether the server supports TLS. The server is started without certificates, so that it always exits.
+/// Returns whether the server supports TLS. Starts the server without certificates, so the server always exits.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
@@ -195,8 +195,8 @@ pub(crate) fn has_tls() -> bool {
 const OPTIONAL_TESTS: [(&str, &str); 1] =
     [("tls::tls_connections_require_a_trusted_certificate", "this server was built without TLS")];
 
-/// Returns whether a test applies to this server. If not, prints the test's name and the reason, or panics if this is
-/// the installed server, which must support all tests.
+/// Returns whether a test applies to this server. If not, prints the test's name and the reason. The installed server
+/// must support all tests, so this function panics if it does not.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {

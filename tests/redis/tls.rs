@@ -1,4 +1,4 @@
-//! Connections with `rediss://`.
+//! TLS connections (`rediss://`).
 
 use std::process::Command;
 

@@ -31,7 +31,7 @@ pub(crate) fn header(req: &Parts, name: &str) -> Option<String> {
     req.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// Sends a request such as `"GET /todos"`, with the given header lines and no body, directly to the router.
+/// Sends a request without a body directly to the router. `line` is a method and a target, as in `"GET /todos"`.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -55,7 +55,7 @@ pub(crate) fn quota_headers(answer: &Answer) -> (String, u64, u64) {
     (policies[0].0.clone(), policies[0].1, limits[0].1)
 }
 
-/// Serves `app` on a socket until the test's runtime ends.
+/// Serves `app` on a local socket until the test's runtime shuts down.
 pub(crate) async fn serve(app: Router) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server(listener.local_addr().unwrap());

@@ -21,7 +21,7 @@ async fn layers_on_handlers_share_a_bucket_only_if_they_share_a_policy() {
         .route("/free", get(|| async {}));
     for (line, expected) in [
         ("GET /a", Some(("read", 99))),
-        // A HEAD request runs the handler for GET, including its layer.
+        // axum routes HEAD requests to the GET handler, including its layer.
         ("HEAD /a", Some(("read", 98))),
         ("GET /b", Some(("read", 97))),
         ("POST /c", Some(("write", 49))),
@@ -44,7 +44,7 @@ fn unlimited() -> axum::routing::MethodRouter {
 }
 
 #[tokio::test]
-async fn a_layer_on_a_method_router_also_counts_405_responses() {
+async fn a_layer_on_a_method_router_also_charges_requests_with_unsupported_methods() {
     // axum also applies a method router's layer to its 405 responses, so a request with an unsupported method is
     // charged.
     let app = Router::new().route("/a", get(|| async {}).layer(limits().route("read")));
@@ -80,7 +80,7 @@ async fn a_closure_can_choose_the_policy_based_on_any_part_of_the_request() {
 }
 
 #[tokio::test]
-async fn requests_are_unlimited_if_the_closure_returns_none_without_a_default_policy() {
+async fn without_a_default_policy_requests_are_unlimited_if_the_closure_returns_none() {
     let app = Router::new().route("/", get(|| async {})).layer(limits().choose(|_: &Parts| None));
     for _ in 0..3 {
         let answer = call(&app, "GET /", &[]).await;
@@ -90,7 +90,7 @@ async fn requests_are_unlimited_if_the_closure_returns_none_without_a_default_po
 }
 
 #[tokio::test]
-async fn table_closure_and_route_layers_share_the_rows_of_a_policy() {
+async fn a_table_a_closure_and_a_route_layer_share_the_rows_of_a_policy() {
     let limits = RouteLimits::new(user).policy(policy("read", 100)).limiter(&limiter().0);
     let on_handler = Router::new().route("/", get(|| async {}).layer(limits.route("read")));
     let table = Router::new().route("/", get(|| async {})).layer(limits.table([("GET /", "read")]));

@@ -126,7 +126,7 @@ async fn callers_without_a_key_share_a_bucket_unless_or_skip_is_used() {
 }
 
 #[tokio::test]
-async fn or_reject_responds_with_a_problem_and_charges_no_rule() {
+async fn or_reject_responds_with_a_problem_and_charges_nothing() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(policy("all", 5), key::global()).and(ONE, user.or_reject()).limiter(&limiter);
     let app = hello().layer(layer);

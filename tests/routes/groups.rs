@@ -1,4 +1,4 @@
-//! Tests of route groups over a socket: options for all layers, a key for each policy, and several policies per route.
+//! Route groups over a real socket: options for all layers, a key for each policy, and several policies per route.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -33,7 +33,7 @@ fn routes() -> Router {
         .route("/health", get(|| async {}))
 }
 
-/// Returns the status and the remaining tokens of each limit in the headers, such as `read=99 all=999`.
+/// Returns the status, and the remaining tokens of each limit in the headers, for example `read=99 all=999`.
 async fn left(server: &Server, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = server.call(line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -51,13 +51,13 @@ async fn a_group_charges_all_of_its_policies_or_none() {
     for (line, lines, status, expected) in [
         ("GET /", ADA, 200, "read=99 all=999"),
         ("POST /export", ADA, 200, "write=2 tenant=15 all=998"),
-        // This is another user of the same tenant.
+        // Eve is another user of the same tenant.
         ("POST /export", EVE, 200, "write=2 tenant=10 all=997"),
         ("POST /export", ADA, 200, "write=1 tenant=5 all=996"),
         ("POST /export", ADA, 200, "write=0 tenant=0 all=995"),
-        // Both policies deny the request.
+        // Both policies of the group deny the request.
         ("POST /export", ADA, 429, "write=0 tenant=0"),
-        // The tenant's policy denies the request, so nothing is charged.
+        // The `tenant` policy denies the request, so nothing is charged.
         ("POST /export", EVE, 429, "tenant=0"),
         ("POST /export", &["x-user: eve", "x-tenant: 2"], 200, "write=1 tenant=15 all=994"),
         // Only the rule for all requests applies to unlisted routes.
@@ -68,7 +68,7 @@ async fn a_group_charges_all_of_its_policies_or_none() {
 }
 
 #[tokio::test]
-async fn a_layer_on_a_handler_applies_a_group_or_a_policy() {
+async fn a_layer_on_a_handler_can_apply_a_group_or_a_policy() {
     let (limiter, _clock) = limiter();
     let limits = limits(&limiter);
     let app = Router::new()
@@ -146,7 +146,7 @@ async fn configured_options_apply_to_every_layer() {
 }
 
 #[tokio::test]
-async fn the_deny_list_applies_to_addresses_found_by_any_rules_extractor() {
+async fn the_deny_list_applies_to_addresses_found_by_the_extractor_of_any_rule() {
     use tollgate::{
         MemoryBackend,
         protection::{DenyList, DenyRule},
@@ -165,7 +165,7 @@ async fn the_deny_list_applies_to_addresses_found_by_any_rules_extractor() {
 
 #[cfg(feature = "wait")]
 #[tokio::test]
-async fn only_requests_under_rules_that_wait_are_delayed() {
+async fn only_rules_with_wait_up_to_delay_requests() {
     let paced = |name| Policy::new(name, Quota::token_bucket(10, SECOND).capacity(1).max_reserved(5));
     let limits = RouteLimits::new(user)
         .policy(paced("hurried"))
@@ -194,7 +194,7 @@ fn wait_up_to_can_be_configured_if_any_policy_allows_reservations() {
 }
 
 #[tokio::test]
-async fn a_rule_that_refuses_requests_without_a_key_does_not_affect_other_routes() {
+async fn a_rule_that_rejects_requests_without_a_key_does_not_affect_other_routes() {
     let (limiter, _clock) = limiter();
     let tenant = |req: &Parts| header(req, "x-tenant");
     let limits = RouteLimits::new(user)

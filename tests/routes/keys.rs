@@ -30,7 +30,7 @@ async fn assert_left(app: &Router, requests: &[(&str, &[&str], u64)]) {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_header_bearer_token_and_cookie() {
+async fn a_header_a_bearer_token_or_a_cookie_can_be_the_key() {
     let (limiter, _clock) = limiter();
     let app = limited(&limiter, key::header("x-api-key"));
     assert_left(
@@ -92,7 +92,7 @@ async fn a_refusal_does_not_contain_the_key() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_path_parameter() {
+async fn a_path_parameter_can_be_the_key() {
     let app = limited(&limiter().0, key::path("id"));
     assert_left(
         &app,
@@ -116,7 +116,7 @@ struct User {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_an_authentication_extension() {
+async fn an_authentication_extension_can_provide_the_key() {
     async fn authenticate(mut request: Request, next: Next) -> axum::response::Response {
         if let Some(id) = request.headers().get("x-user").and_then(|id| id.to_str().ok()?.parse().ok()) {
             request.extensions_mut().insert(User { id, plan: if id < 10 { "staff" } else { "free" } });
@@ -162,7 +162,7 @@ impl FromRequestParts<Sessions> for Session {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_an_extractor_that_needs_state() {
+async fn an_extractor_that_needs_state_can_provide_the_key() {
     let sessions = Sessions(Arc::default());
     let by_session = || key::from_extractor(sessions.clone(), |session: Session| session.0);
     let app = limited(&limiter().0, by_session());
@@ -177,7 +177,7 @@ async fn requests_are_counted_by_an_extractor_that_needs_state() {
         ],
     )
     .await;
-    assert_eq!(sessions.0.load(Ordering::Relaxed), 4, "expected one lookup for each request with a session");
+    assert_eq!(sessions.0.load(Ordering::Relaxed), 4, "expected one lookup per request with `x-session`");
 
     let app = limited(&limiter().0, by_session().or_reject());
     assert_eq!(call(&app, "GET /", &["x-session: forged"]).await.status, 400);
@@ -189,7 +189,7 @@ async fn requests_are_counted_by_an_extractor_that_needs_state() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_axum_extractors() {
+async fn axum_extractors_can_provide_the_key() {
     let by_query = key::from_extractor((), |Query(query): Query<Vec<(String, String)>>| {
         query.into_iter().find(|(name, _)| name == "tenant").map(|(_, tenant)| tenant)
     });

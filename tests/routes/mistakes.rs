@@ -71,7 +71,7 @@ async fn policies_with_the_same_name_and_different_quotas_are_reported_once() {
 }
 
 #[tokio::test]
-async fn a_handler_policy_with_the_name_of_a_layer_policy_is_reported_on_first_use() {
+async fn a_policy_that_conflicts_with_a_layers_policy_is_reported_on_first_use() {
     static API: Policy = policy("api", 10);
     static MORE: Policy = policy("api", 1000);
     let reports = Reports::default();
@@ -208,7 +208,7 @@ fn table_lines_that_can_never_match_panic() {
 }
 
 #[tokio::test]
-async fn a_line_with_a_trailing_slash_also_covers_the_route_without_it() {
+async fn a_table_line_ignores_a_trailing_slash_unless_both_spellings_are_listed() {
     let limits = RouteLimits::new(key::global()).policy(policy("a", 100)).policy(policy("b", 100));
     let handler = || get(|| async {}).post(|| async {});
     let app = Router::new()
@@ -353,7 +353,7 @@ async fn grpc_requests_are_refused_with_429_unless_grpc_is_enabled() {
 }
 
 #[tokio::test]
-async fn a_cost_above_the_capacity_has_no_reset_in_any_header_family() {
+async fn no_header_family_sends_a_reset_time_for_a_cost_above_the_capacity() {
     use tollgate::{HeaderFamily, middleware::ResetUnit};
     let limiter = Reports::default().limiter();
     for (family, expected) in [

@@ -26,7 +26,7 @@ fn limits() -> RouteLimits {
 fn assert_message(text: &str, parts: &[&str]) {
     assert!(text.starts_with("tollgate: "), "{text}");
     for part in parts {
-        assert!(text.contains(part), "{part:?} is not in: {text}");
+        assert!(text.contains(part), "expected {part:?} in: {text}");
     }
 }
 
@@ -64,7 +64,7 @@ fn duplicate_policy_names_panic() {
         &panic_of(|| limits().default_policy(policy("default", 1)).default_policy(policy("default", 2))),
         &["two policies or groups named \"default\""],
     );
-    // Two rules in one layer with the same policy name would charge the same rows.
+    // Two rules with the same policy name in one layer would charge the same rows.
     let rules = panic_of(|| RateLimitLayer::new(policy("api", 1), key::global()).and(policy("api", 2), key::global()));
     assert_message(&rules, &["\"api\"", "another name"]);
 }

@@ -37,7 +37,7 @@ const REQUESTS: [(&str, u16, &str, u64); 7] = [
 ];
 
 #[tokio::test]
-async fn a_table_on_the_outermost_router_matches_full_routes() {
+async fn a_table_on_the_outermost_router_matches_full_route_patterns() {
     let app = Router::new().nest("/api", Router::new().nest("/todos", todos())).layer(limits().table(TABLE));
     for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
@@ -50,7 +50,7 @@ async fn a_table_on_the_outermost_router_matches_full_routes() {
 }
 
 #[tokio::test]
-async fn a_table_within_a_nested_router_matches_full_routes() {
+async fn a_table_within_a_nested_router_matches_full_route_patterns() {
     let app = Router::new().nest("/api", Router::new().nest("/todos", todos()).layer(limits().table(TABLE)));
     for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
@@ -66,7 +66,7 @@ async fn a_table_within_a_nested_router_matches_full_routes() {
 
 #[tokio::test]
 async fn requests_to_a_nested_service_match_no_table_line() {
-    // axum does not see the routes inside a nested service, so the default policy applies to all requests to it.
+    // axum cannot see the routes inside a nested service. The default policy applies to all requests to the service.
     let app = Router::new()
         .route("/own", get(|| async {}))
         .nest_service("/api/todos", todos())

@@ -1,4 +1,4 @@
-//! Tables whose lines match requests by path, in axum routers.
+//! Table lines that match requests by their path.
 
 use axum::Router;
 use axum::body::Body;
@@ -18,7 +18,7 @@ fn limits() -> RouteLimits {
 }
 
 #[tokio::test]
-async fn a_line_for_the_exact_path_takes_precedence_under_a_wildcard_route() {
+async fn a_line_for_an_exact_path_applies_under_a_wildcard_route() {
     let table = [("GET /files/a", "one"), ("/files/{*path}", "all"), ("/gone/{*rest}", "one")];
     let files = Router::new().route("/files/{*path}", get(|| async {}).post(|| async {}));
     let nested = Router::new().nest("/api", files.clone());
@@ -45,7 +45,7 @@ async fn a_line_for_the_exact_path_takes_precedence_under_a_wildcard_route() {
 }
 
 #[tokio::test]
-async fn a_table_that_wraps_a_whole_router_matches_by_path() {
+async fn a_table_layer_that_wraps_a_whole_router_matches_by_path() {
     let router = Router::new().route("/a", get(|| async {})).route("/users/{id}", get(|| async {}));
     let layer = limits().table([("/a", "one"), ("/users/{id}", "one"), ("/users/{*rest}", "all")]);
     let app = layer.layer(router);

@@ -44,7 +44,7 @@ const REQUESTS: [(&str, u64, u64); 12] = [
 ];
 
 #[tokio::test]
-async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
+async fn shadow_mode_decides_exactly_like_an_enforced_limit() {
     let ((real, real_clock), (shadow, shadow_clock)) = (limiter(), limiter());
     let enforced = hello().layer(layer(&real));
     let shadowed = hello().layer(layer(&shadow).shadow().shadow_header("x-ratelimit-shadow"));

@@ -17,14 +17,14 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// Returns a limiter with a fixed secret, as several processes of one service would use. The secret determines for
-/// which keys a limit is enforced.
+/// Returns a limiter with a fixed secret. The secret determines for which keys a limit is enforced.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()
 }
 
-/// Returns the users whose second request is refused. There are [`KEYS`] users with one token each.
+/// Sends two requests from each of [`KEYS`] users, who have one token each. Returns the users whose second request is
+/// refused.
 async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
     let layer = RateLimitLayer::new(policy("one", 1), user).enforce_share(share).limiter(limiter);
     let app = Router::new().route("/", get(|| async {})).layer(layer);
@@ -63,7 +63,7 @@ async fn a_larger_share_includes_the_keys_of_a_smaller_share() {
 }
 
 #[tokio::test]
-async fn shares_of_0_and_1_apply_to_no_key_and_every_key() {
+async fn a_share_of_0_applies_to_no_key_and_a_share_of_1_applies_to_every_key() {
     // These limiters have random secrets.
     assert_eq!(enforced(&limiter().0, 0.0).await.len(), 0);
     assert_eq!(enforced(&limiter().0, 1.0).await.len(), KEYS);
@@ -73,8 +73,8 @@ async fn shares_of_0_and_1_apply_to_no_key_and_every_key() {
 async fn the_key_of_the_first_rule_decides_whether_all_rules_are_enforced() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
-    // The second rule has one global key. Once its quota is used up, exactly the users in the enforced share are
-    // refused.
+    // The second rule has one global key. Once this key has no tokens left, exactly the users in the enforced share
+    // are refused.
     let layer = RateLimitLayer::new(policy("user", 1000), user)
         .and(policy("all", 1), key::global())
         .enforce_share(0.5)

@@ -1,4 +1,4 @@
-//! Stacked layers: one wraps the router and one wraps a route. Both layers apply, the outer one first.
+//! Stacked layers: one wraps the router, and the other wraps a route. Both layers apply, the outer layer first.
 
 use axum::Router;
 use axum::routing::get;
@@ -41,7 +41,7 @@ async fn a_request_refused_by_the_inner_layer_is_charged_by_the_outer_layer() {
         let refused = call(&app, "GET /search", &[]).await;
         assert_eq!((refused.status, refused.violated_policies()), (429, vec!["search".into()]));
         // The headers list both policies, but only the inner layer's limit. The outer layer's reset time would be later
-        // than Retry-After, which the draft forbids.
+        // than `Retry-After`, which the draft forbids.
         assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
         assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
         assert_eq!(refused.retry_after(), Some(30));
@@ -74,13 +74,13 @@ async fn a_policy_in_both_layers_is_charged_twice() {
     assert_eq!(
         answer.limits().iter().map(|limit| limit.1).collect::<Vec<_>>(),
         [8, 9],
-        "the values of the inner layer must come first"
+        "the inner layer's values must come first"
     );
     assert_eq!(limiter.remaining(&policy("api", 10), tollgate::Key::global()).await.unwrap(), 8);
 }
 
 #[tokio::test]
-async fn a_line_of_a_table_replaces_the_default_policy() {
+async fn a_table_line_replaces_the_default_policy() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(key::global())
         .policy(tollgate::Policy::new("search", Quota::token_bucket(2, MINUTE)))

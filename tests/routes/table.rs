@@ -110,7 +110,7 @@ async fn unmatched_requests_share_one_bucket_of_the_default_policy() {
 }
 
 #[tokio::test]
-async fn a_flood_of_unknown_paths_is_refused_without_affecting_routes() {
+async fn a_flood_of_requests_for_unknown_paths_is_refused_without_affecting_known_routes() {
     let limits = RouteLimits::new(key::global()).policy(policy("read", 3)).default_policy(policy("rest", 5));
     let app = Router::new()
         .route("/", get(|| async {}))

@@ -9,8 +9,8 @@ use crate::app::{Server, header, limiter, policy, quota_headers, serve, user};
 
 const PER_MINUTE: fn(u64) -> Quota = |rate| Quota::token_bucket(rate, MINUTE);
 
-/// Returns the subject from `x-user` and `x-plan`, which stand in for authentication. Without these headers, the
-/// subject is anonymous and has no tier.
+/// Returns the subject from the `x-user` and `x-plan` headers, which stand in for authentication. Without these
+/// headers, the subject is anonymous and has no tier.
 fn by_plan(req: &Parts) -> Subject {
     let subject = Subject::from(user(req));
     match header(req, "x-plan") {
@@ -149,7 +149,7 @@ async fn tokens_spent_before_a_downgrade_are_refilled_at_the_old_rate() {
 }
 
 #[tokio::test]
-async fn spent_tokens_stay_spent_after_a_downgrade_within_the_new_capacity() {
+async fn spent_tokens_that_fit_the_new_capacity_stay_spent_after_a_downgrade() {
     let (server, _limiter, _clock) = todos(todo_create()).await;
     for left in (190..200).rev() {
         assert_eq!(quota_headers(&server.call("GET /todos", &["x-user: ada", "x-plan: premium"]).await).2, left);

@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(cases(5_000))]
 
     #[test]
-    fn no_key_has_more_tokens_after_the_clock_was_set_back(
+    fn no_key_has_more_tokens_after_the_clock_is_set_back(
         quota in quota(),
         history in history(30),
         back in sized(50),
@@ -46,8 +46,8 @@ proptest! {
         let (left_after, wait) = left_and_wait(&after, row, &quota);
         prop_assert!(left_after <= left, "{left_after} tokens left after the restart, {left} before");
 
-        // The whole quota is available again after at most twice the time that it takes to refill the spent tokens. The
-        // bound below is larger because expiries are rounded up to whole seconds, and windows begin at boundaries.
+        // The whole quota is available again within twice the time needed to refill the spent tokens. The bound below
+        // is larger, because expiries are rounded up to whole seconds and windows begin at boundaries.
         let spent = now(after.peek(&[Take::new(row, &quota, Ask::cost(0))]))[0].state.spent;
         let refills = (spent / quota.get_capacity().max(1) as f64).ceil() + 2.0;
         let full = (quota.window() + quota.period()).mul_f64(2.0 * refills) + 2 * SECOND;
@@ -78,7 +78,7 @@ fn left_and_wait(backend: &tollgate::MemoryBackend, row: RowId<'_>, quota: &Quot
 }
 
 #[test]
-fn rows_blocks_and_pauses_continue_if_the_clock_is_set_back() {
+fn rows_blocks_and_pauses_are_kept_if_the_clock_is_set_back() {
     for back in [SECOND, HOUR, 400 * DAY] {
         let clock = ManualClock::new();
         let begin = tollgate::clock::Clock::now(&clock);

@@ -16,7 +16,7 @@ fn api() -> Policy {
     Policy::new("api", Quota::token_bucket(1_000, HOUR))
 }
 
-/// Creates a limiter with 20,000 rows, whose saved state has several parts.
+/// Creates a limiter with 20,000 rows. Its saved state has several parts.
 fn full(clock: &ManualClock) -> RateLimiter {
     let limiter = limiter(clock);
     (0..20_000u64).for_each(|key| drop(now(limiter.try_limit(&api(), key))));
@@ -130,7 +130,7 @@ fn parts_of_two_states_cannot_be_combined() {
     let first = saved(&one);
     now(one.limit(&api(), "ada"));
     let second = saved(&one);
-    // The parts of both states have the same lengths. The last part is empty, but takes up 21 bytes.
+    // Both states have parts of the same lengths. The last part contains no data and takes up 21 bytes.
     let mut mixed = first[..first.len() - 21].to_vec();
     mixed.extend_from_slice(&second[second.len() - 21..]);
     let error = limiter(&clock).load(&mixed[..]).unwrap_err();
@@ -168,7 +168,7 @@ fn errors_say_what_was_expected_and_what_was_found() {
 }
 
 #[test]
-fn a_long_or_endless_input_is_not_read_to_its_end() {
+fn an_endless_input_is_not_read_forever() {
     let clock = ManualClock::new();
     let state = saved(&limiter(&clock));
     struct Counted<R>(R, usize);

@@ -1,4 +1,4 @@
-//! A saved state in a file is replaced as a whole, even if the process is killed.
+//! Saving to a file replaces it completely or not at all, even if the process is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -47,7 +47,7 @@ fn a_file_is_replaced_and_no_temporary_file_remains() {
     let path = directory.0.join("limits.state");
     let clock = ManualClock::new();
     let before = limiter(&clock);
-    assert!(before.load_from_file(&path).unwrap().is_none(), "the file does not exist yet");
+    assert!(before.load_from_file(&path).unwrap().is_none(), "expected `None` for a file that does not exist");
     now(before.limit(&api(), "ada"));
     before.save_to_file(&path).unwrap();
     now(before.limit(&api(), "ada"));
@@ -76,7 +76,7 @@ fn a_file_that_cannot_be_written_or_read_is_named_in_the_error() {
     assert!(error.to_string().starts_with(&*missing.to_string_lossy()), "{error}");
     assert!(std::error::Error::source(&error).is_some());
 
-    // A directory cannot be replaced with a file, so the new file is removed.
+    // A directory cannot be replaced with a file. Saving fails and removes its temporary file.
     let taken = directory.0.join("taken");
     fs::create_dir(&taken).unwrap();
     assert_eq!(limiter.save_to_file(&taken).unwrap_err().kind(), StateErrorKind::Io);
@@ -88,7 +88,7 @@ fn a_file_that_cannot_be_written_or_read_is_named_in_the_error() {
     assert_eq!(error.kind(), StateErrorKind::Damaged);
     assert!(error.to_string().starts_with(&*other.to_string_lossy()), "{error}");
     let error = RateLimiter::default().load_from_file(directory.0.join("none")).unwrap_err();
-    assert_eq!(error.kind(), StateErrorKind::Secret, "the error must be reported even if there is no file");
+    assert_eq!(error.kind(), StateErrorKind::Secret, "a missing secret must be reported even if there is no file");
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn child_that_saves_until_it_is_killed() {
     }
 }
 
-/// Kills a child process at different points during a save. Each time, the file must be the result of a completed save.
+/// Kills child processes at different points during a save. The file must always be the result of a completed save.
 #[test]
-fn a_process_that_is_killed_while_it_saves_leaves_a_complete_file() {
+fn a_process_killed_during_a_save_leaves_a_complete_file() {
     let directory = Directory::new("killed");
     let path = directory.0.join("limits.state");
     let (mut processes, mut killed_while_writing) = (0, 0);

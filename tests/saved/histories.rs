@@ -1,4 +1,4 @@
-//! Random histories: after a restart, a limiter decides like a limiter that was not restarted.
+//! Random histories: a restarted limiter makes the same decisions as one that keeps running.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::{SECRET, backend, limiter, restarted};
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// The results of both backends are bit-identical. Receipts are used only until the next restart.
+    /// Receipts are used only until the next restart.
     #[test]
-    fn a_restarted_backend_decides_like_one_that_kept_running(
+    fn a_restarted_backend_makes_the_same_decisions_as_one_that_kept_running(
         quotas in (quota(), quota()),
         begin in begin(),
         history in history(60),
@@ -32,8 +32,7 @@ proptest! {
         let (mut promised, mut at, mut receipts) = (begin, begin, Vec::new());
         for raw in history {
             let (kind, number) = raw.what;
-            // The second quota is used rarely, because a row whose quota has changed no longer exercises the first
-            // quota.
+            // Most steps use the first quota, so that rows rarely change from one quota to the other.
             let quota = quotas[usize::from(number % 16 == 0)];
             at = raw.moved(&quota, at, promised);
             clock.set(at);
@@ -158,7 +157,7 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn a_restarted_limiter_decides_like_one_that_kept_running(
+    fn a_restarted_limiter_makes_the_same_decisions_as_one_that_kept_running(
         operations in prop::collection::vec(operation(), 1..80),
     ) {
         let clock = ManualClock::new();
@@ -185,12 +184,12 @@ fn states_of_format_version_1_can_be_loaded() {
     let left = policies().map(|policy| now(after.remaining(&policy, 7u64)));
     assert_eq!(left, [3, 5, 4, 3]);
     assert_eq!(after.digest(Some(&7u64.into())), Secret::new(SECRET).digest(&7u64.into()));
-    // Saving the state again produces the same state, except that the rows may be in a different order.
+    // Saving the state again can change the order of the rows, so compare only the length and the first bytes.
     let saved = crate::saved(&after);
     assert_eq!((saved.len(), &saved[..20]), (state.len(), &state[..20]));
 }
 
-/// Writes the file that the test above reads. Run this only if the format version has changed.
+/// Writes the file that `states_of_format_version_1_can_be_loaded` reads.
 #[test]
 #[ignore = "writes a file in the source tree"]
 fn write_the_state_of_this_version() {
@@ -202,7 +201,6 @@ fn write_the_state_of_this_version() {
     now(Box::pin(before.set_key_quota(&policies()[1], 8u64, Quota::fixed_window(3, HOUR))));
     now(Box::pin(before.block(Signal::key("mallory"), HOUR)));
     now(before.pause(&policies()[0], "slow", HOUR));
-    // The sliding window counts three tokens from the previous window.
     clock.advance(20 * SECOND);
     now(before.acquire(&policies()[2], 7u64).cost(1));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/saved/version_1.state");

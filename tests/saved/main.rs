@@ -36,7 +36,7 @@ fn saved(limiter: &RateLimiter) -> Vec<u8> {
     state
 }
 
-/// Returns a new limiter with the state of `before`, as after a restart.
+/// Saves the state of `before` and loads it into a new limiter.
 fn restarted(before: &RateLimiter, clock: &ManualClock) -> RateLimiter {
     let after = limiter(clock);
     after.load(&saved(before)[..]).expect("failed to load the state");

@@ -1,5 +1,5 @@
-//! Measures how long it takes to save and load a million rows: `cargo test --release --test saved million -- --ignored
-//! --nocapture`.
+//! Measures how long it takes to save and load a million rows. Run it with
+//! `cargo test --release --test saved million -- --ignored --nocapture`.
 
 use std::time::Instant;
 

@@ -58,7 +58,7 @@ fn rows_of_all_algorithms_are_the_same_after_a_restart() {
             reservation.into_receipt();
         }
     }
-    // Reading snapshots at later instants may drop rows, so all limiters are created first.
+    // Reading snapshots at later instants can drop rows, so all limiters are created first.
     let once = restarted(&before, &clock);
     let twice = restarted(&once, &clock);
     let empty = limiter(&clock);
@@ -127,7 +127,7 @@ fn enforcement_and_policy_resets_survive_a_restart() {
 }
 
 #[test]
-fn blocks_and_pauses_end_when_they_would_have_ended() {
+fn blocks_and_pauses_end_when_they_would_have_ended_without_a_restart() {
     let clock = ManualClock::new();
     let policy = Policy::new("api", Quota::token_bucket(1, HOUR));
     let auto = || AutoBlock::new([&policy]).threshold(2).block_for(HOUR).escalate(10, DAY);
@@ -161,7 +161,7 @@ fn blocks_and_pauses_end_when_they_would_have_ended() {
         }
     }
 
-    // The next automatic block is longer, because the loaded block was the first one.
+    // The loaded block was the first automatic one, so the next one counts as the second.
     clock.advance(55 * MINUTE);
     for _ in 0..4 {
         drop(now(after.try_limit(&policy, "eve")));

@@ -44,7 +44,7 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
 }
 
 #[tokio::test]
-async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
+async fn a_request_dropped_before_its_cost_is_known_leaks_nothing() {
     const RESERVABLE: Policy = Policy::new("reservable", Quota::token_bucket(10, MINUTE).max_reserved(10));
     let (limiter, _clock) = limiter();
     let permits = Arc::new(Semaphore::new(1));

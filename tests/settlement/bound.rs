@@ -6,7 +6,7 @@ use tollgate::algorithm::{Algorithm, Micros};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) at: Micros,
-    /// The tokens used, up to the number charged, because the bound does not cover debt.
+    /// The smaller of the charge and the actual cost, because the bound does not cover debt.
     pub(crate) tokens: u64,
 }
 

@@ -60,7 +60,7 @@ async fn a_higher_actual_cost_is_charged_even_after_a_full_refill() {
 }
 
 #[tokio::test]
-async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
+async fn after_a_reset_a_settlement_can_charge_but_not_refund_the_difference() {
     for (actual, spent) in [(0, 500), (300, 500), (1000, 500), (1700, 1200)] {
         let (limiter, _clock) = limiter();
         let receipt = take(&limiter, &TOKENS, 1000).await;
@@ -72,8 +72,8 @@ async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
     }
 }
 
-/// If at least as much is spent after a reset as before it, a settlement cannot detect the reset. Even then, it refunds
-/// at most the charge.
+/// If at least as much is spent after a reset as before it, a settlement cannot detect the reset. Even then, the
+/// settlement refunds at most the charge.
 #[tokio::test]
 async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
     for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {

@@ -66,7 +66,7 @@ async fn a_cost_above_the_capacity_is_refused_with_a_detail_and_no_retry_after()
 }
 
 #[tokio::test]
-async fn a_zero_cost_is_allowed_unless_the_key_is_in_debt() {
+async fn a_request_with_a_cost_of_0_is_allowed_unless_the_key_is_in_debt() {
     let (limiter, clock) = limiter();
     let service = status_from_path(&RateLimitLayer::new(TEN, team).cost(|_| 0).limiter(&limiter));
     let receipt = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().into_receipt();

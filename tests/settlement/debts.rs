@@ -15,7 +15,7 @@ async fn a_debt_delays_requests_until_it_is_repaid() {
     let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     receipt.settle(12_000).await.unwrap();
     let denied = limiter.try_limit(&TOKENS, "team").await.unwrap();
-    // The debt is 2,000 tokens and the request costs one token. Each token takes 0.36 s to refill.
+    // The debt is 2,000 tokens, and the request costs one token. Each token takes 0.36 s to refill.
     let wait = 2001 * HOUR / 10_000;
     assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(wait)));
     clock.advance(wait - MICRO);

@@ -1,4 +1,4 @@
-//! `LimitError` as a denial and as a backend error.
+//! `LimitError` for denials and for backend errors.
 
 use std::error::Error as _;
 
@@ -42,7 +42,7 @@ impl Backend for Down {
     }
 }
 
-/// Makes a call and holds a charge. The `?` operator converts both kinds of error.
+/// Makes a call and holds a charge. The `?` operator converts both kinds of errors.
 async fn limit_and_hold(limiter: &RateLimiter) -> Result<u64, LimitError> {
     limiter.try_limit(&TEN, "team").await?.into_result()?;
     let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.into_receipt();
@@ -83,7 +83,7 @@ async fn by_layer(limiter: &RateLimiter) -> Answer {
 }
 
 #[tokio::test]
-async fn a_denial_by_a_handler_is_the_same_429_as_one_by_the_layer() {
+async fn a_handler_and_the_layer_respond_to_a_denial_with_the_same_429() {
     let (limiter, _clock) = limiter();
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
     let (answer, expected) = (by_handler(&limiter).await, by_layer(&limiter).await);

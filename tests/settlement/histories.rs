@@ -1,4 +1,4 @@
-//! Random histories of estimated charges and settlements through the public API, with a manual clock.
+//! Random histories of charges and settlements, played through the public API with a manual clock.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ proptest! {
     #![proptest_config(cases(4000))]
 
     #[test]
-    fn without_refills_the_spent_tokens_are_the_sum_of_actual_costs(
+    fn without_refills_the_spent_tokens_equal_the_sum_of_the_actual_costs(
         policy in quotas_of_100(),
         actions in actions(false),
     ) {

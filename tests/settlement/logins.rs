@@ -65,7 +65,7 @@ async fn parallel_guesses_cannot_exceed_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_guesses_cannot_exceed_the_limit_with_a_closure() {
+async fn parallel_guesses_cannot_exceed_a_limit_that_a_closure_resets() {
     let settle = |response: &axum::http::response::Parts| {
         if response.status == StatusCode::OK { OnResponse::Reset } else { OnResponse::Keep }
     };

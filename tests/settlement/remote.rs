@@ -35,11 +35,11 @@ async fn a_response_waits_until_its_settlements_are_confirmed() {
             loop {
                 match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(response) => break assert_eq!(response.unwrap().status(), 202),
-                    // The two settlements run concurrently.
                     Poll::Pending => pending_polls += 1,
                 }
             }
             let (begun, confirmed) = (log.begun.load(Ordering::Relaxed), log.confirmed.load(Ordering::Relaxed));
+            // The decision takes `polls` polls. The two settlements run concurrently and take another `polls` polls.
             assert_eq!((pending_polls, begun, confirmed), (2 * polls, 2, 2));
             assert_eq!((left(&limiter, &TEN).await, left(&limiter, &CALLS).await), (remaining, 500));
         }

@@ -65,7 +65,7 @@ async fn a_settlement_by_one_rule_does_not_affect_other_rules() {
 }
 
 #[tokio::test]
-async fn a_skipped_rule_settles_nothing_and_other_rules_settle_their_charges() {
+async fn a_skipped_rule_settles_nothing_but_other_rules_settle_their_charges() {
     // The index of a charge differs from the index of its rule if an earlier rule is skipped.
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);

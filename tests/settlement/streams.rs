@@ -102,8 +102,8 @@ async fn an_interrupted_stream_stays_charged_at_its_estimate() {
 }
 
 #[tokio::test]
-async fn the_actual_cost_of_a_stream_counts_for_later_requests() {
-    // Ten estimates of 1,000 would fit, but nine responses cost 1,100 each, so the tenth request is refused.
+async fn the_actual_costs_of_responses_affect_later_requests() {
+    // Ten estimates of 1,000 tokens would fit. Nine responses cost 1,100 tokens each, so the tenth request is refused.
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
     let handler = async |receipt: Receipt| {
@@ -115,7 +115,7 @@ async fn the_actual_cost_of_a_stream_counts_for_later_requests() {
         assert_eq!(client.get().await.status, 200);
     }
     let refused = client.get().await;
-    // The request lacks 900 tokens, and each takes 0.36 s to refill.
+    // The request is 900 tokens short, and each token takes 0.36 s to refill.
     assert_eq!((refused.status, refused.retry_after()), (429, Some(324)));
     assert_eq!(left(&limiter, &TOKENS).await, 100);
 }

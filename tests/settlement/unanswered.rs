@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::app::{TEN, left, team};
 use crate::client::{limiter, serve};
 
-/// Creates layers that settle charges with the response or with a receipt. The receipt is dropped with the request.
+/// Creates layers that could settle a charge through the response, through a receipt, or through both.
 fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
     let layer = RateLimitLayer::new(TEN, team).limiter(limiter);
     let reset = layer.clone().on_response(|_| OnResponse::Reset).with_receipt();

@@ -65,7 +65,7 @@ async fn a_charge_in_shadow_mode_is_settled_as_usual() {
 }
 
 #[tokio::test]
-async fn a_skipped_request_has_a_receipt_for_the_extractor() {
+async fn a_receipt_can_be_extracted_from_a_skipped_request() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter).skip(|_: &Parts| true);
     let client = serve(Router::new().route("/", get(use_all)).layer(layer)).await;
@@ -86,7 +86,7 @@ async fn the_error_for_a_missing_receipt_mentions_with_receipt() {
 
 #[tokio::test]
 async fn a_receipt_without_charges_does_not_call_the_backend() {
-    // Regression test: a reset of no rows was sent to the backend, so it failed if the backend was down.
+    // Regression test: a reset of zero rows was sent to the backend, and failed if the backend was down.
     let backend = RemoteBackend { fails: true, ..RemoteBackend::new(ManualClock::new(), 2) };
     let log = Arc::clone(&backend.log);
     let limiter = RateLimiter::new(backend);

@@ -35,7 +35,6 @@ fn all_tokens_of_a_quota_can_be_spent() {
 
 #[test]
 fn a_call_that_one_shard_denies_is_tried_on_another() {
-    // With a fixed start, all calls are in the same window.
     const API: Policy = Policy::new("api", Quota::fixed_window(10, DAY).start(SECOND).shards(2));
     for _ in 0..100 {
         let (limiter, _clock) = limiter();
@@ -53,7 +52,7 @@ fn decisions_report_the_whole_quota() {
     let first = now(limiter.try_limit(&API, "ada"));
     assert_eq!((first.quota(), first.capacity(), first.shards_read()), (API.quotas()[0], 101, 1));
     assert_eq!(first.key(), limiter.digest(Subject::new("ada").key()));
-    // The charged shard has a capacity of 25 or 26 tokens, and one of them is spent.
+    // The charged shard has 24 or 25 tokens left, which are multiplied by the number of shards.
     assert!([96, 100].contains(&first.remaining()), "{}", first.remaining());
     let check = now(limiter.try_check(&API, "ada"));
     assert_eq!((check.remaining(), check.shards_read(), check.quota()), (100, 4, API.quotas()[0]));
@@ -93,7 +92,7 @@ fn a_cost_that_no_shard_can_grant_has_its_own_reason() {
 }
 
 #[test]
-fn charges_of_one_call_are_made_together_or_not_at_all() {
+fn charges_in_one_call_are_made_together_or_not_at_all() {
     const HOT: Policy = Policy::new("hot", Quota::per_hour(70).shards(7));
     const USER: Policy = Policy::new("user", Quota::per_hour(40));
     let (limiter, _clock) = limiter();
@@ -121,7 +120,7 @@ fn several_quotas_are_charged_on_the_same_shard() {
 }
 
 #[test]
-fn a_cancelled_reservation_is_refunded_to_its_shard() {
+fn a_canceled_reservation_is_refunded_to_its_shard() {
     const API: Policy = Policy::new("api", Quota::per_minute(12).max_reserved(12).shards(3));
     let (limiter, _clock) = limiter();
     let held: Vec<_> = (0..24).map(|_| limiter.acquire(&API, "ada").reserve()).collect();
@@ -189,7 +188,7 @@ fn a_credit_is_spread_over_the_shards() {
 }
 
 #[test]
-fn a_reset_of_a_policy_forgets_all_shards() {
+fn resetting_a_policy_resets_all_its_shards() {
     const API: Policy = Policy::new("api", Quota::per_hour(64).shards(16));
     let (limiter, _clock) = limiter();
     drain(&limiter, &API, "ada");

@@ -1,4 +1,4 @@
-//! Checks, snapshots and the status endpoint, which read all shards or a sample of them.
+//! Checks and snapshots, which read all shards or a sample of them.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ fn a_check_spends_nothing_and_reads_all_shards() {
         assert_eq!((check.remaining(), check.is_allowed(), check.shards_read()), (130 - spent, spent < 130, 7));
         let snapshot = now(limiter.snapshot(&API, "ada"));
         assert_eq!((snapshot.available(snapshot.now()), snapshot.rows().len()), (130 - spent, 7));
-        // The two shards that a call tries may be empty even if other shards have tokens left.
+        // Retry, because a call tries only two shards. Both may be empty even if other shards have tokens left.
         while spent < 130 && !now(limiter.try_limit(&API, "ada")).is_allowed() {}
     }
 }
 
 #[test]
-fn a_check_is_answered_by_the_shard_that_can_grant_the_cost_first() {
+fn a_check_reports_the_shard_that_can_grant_the_cost_soonest() {
     let (limiter, _clock) = limiter();
     let granted = (0..6).filter(|_| now(limiter.try_acquire(&API, "ada").cost(18)).is_allowed()).count();
     assert!(granted >= 4, "{granted}");
@@ -33,7 +33,7 @@ fn a_check_is_answered_by_the_shard_that_can_grant_the_cost_first() {
         let snapshot = now(limiter.snapshot(&API, "ada"));
         let projected = snapshot.project(snapshot.now(), Ask::cost(cost));
         assert_eq!((projected.verdict, projected.is_allowed()), (check.step().verdict, check.is_allowed()), "{cost}");
-        // One shard may still have 19 tokens.
+        // A shard that has not been charged may have 19 tokens.
         assert!(cost == 19 || check.is_allowed() == (cost <= 18), "{cost}");
     }
     let reserve = now(limiter.snapshot(&API, "ada")).project(now(limiter.now()), Ask::cost(20).reserve());

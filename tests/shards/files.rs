@@ -44,7 +44,7 @@ fn a_reload_changes_the_number_of_shards() {
 }
 
 #[test]
-fn faults_of_shards_are_reported_together() {
+fn all_errors_in_shard_settings_are_reported_together() {
     let error = read(
         r#"
         [policies]
@@ -58,8 +58,8 @@ fn faults_of_shards_are_reported_together() {
     .to_string();
     for expected in [
         "policies.a.quota.shards: expected a whole number from 1 to 64, found the number 65",
-        "rate is 3; every shard needs at least one token, so raise it or use fewer shards",
-        "shards is 1, unlike in the first quota; a charge uses the shard with the same number in every quota",
+        "rate is 3; every shard needs at least one token, so raise this value or use fewer shards",
+        "shards is 1, which differs from the first quota; quotas that apply together need the same number of shards",
         "unknown word \"shard\"",
     ] {
         assert!(error.contains(expected), "{expected}\n\n{error}");

@@ -1,4 +1,4 @@
-//! Random histories, in which the shards of a quota never admit a call that the undivided quota would deny.
+//! Random histories: the shards of a quota never admit more than the undivided quota would.
 
 use std::time::Duration;
 
@@ -46,12 +46,12 @@ pub(crate) struct Spending(Vec<QuotaSpending>);
 struct QuotaSpending {
     /// The row that the quota would have if it were not divided.
     undivided: State,
-    /// The due times and costs of all calls.
+    /// The due times and costs of all admitted calls.
     due: Vec<(Micros, u64)>,
 }
 
 impl Spending {
-    /// Adds a call, and checks that the undivided quota would also allow it.
+    /// Adds a call. If it was allowed, checks it against the undivided quotas.
     pub(crate) fn add(&mut self, ask: Ask, decisions: &Decisions) {
         self.0.resize(decisions.iter().count(), QuotaSpending::default());
         if !decisions.is_allowed() {
@@ -72,10 +72,10 @@ impl Spending {
 }
 
 impl QuotaSpending {
-    /// Checks that the tokens that are due in any interval do not exceed the capacity plus the refilled tokens. Due
-    /// times are used because a call may be allowed while a reservation in another shard is not due yet. For fixed
-    /// windows, only intervals that begin with the first call are checked, because a reservation may use tokens from
-    /// several windows.
+    /// Checks that the tokens that become due in an interval never exceed the capacity plus the refilled tokens. Each
+    /// call is counted at its due time, because one shard may allow a call before a reservation in another shard is
+    /// due. For windows, only intervals that start at the first due time are checked, because a reservation may use
+    /// tokens from several windows.
     fn check_bound(&mut self, quota: &Quota) {
         self.due.sort();
         let boundaries =
@@ -144,7 +144,7 @@ fn shards_never_admit_more_than_the_quota() {
     assert!(admitted > 300_000, "only {admitted} of 1,800,000 calls were admitted");
 }
 
-/// Makes the call with `hold_all`, because only calls that return a hold can wait. Returns a denial as decisions.
+/// Returns the decisions of a call that may wait, even if it is denied.
 fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
     match now(async { Ok::<_, ()>(limiter.hold_all([charge]).await) }) {
         Ok(reservation) => reservation.into_receipt().decisions().clone(),

@@ -1,4 +1,4 @@
-//! Quotas that are divided into shards.
+//! Tests of quotas that are divided into shards.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

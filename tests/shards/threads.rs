@@ -41,7 +41,7 @@ fn eight_threads_never_spend_more_than_the_quota() {
             let refilled = quota.rate() as f64 * began.elapsed().as_secs_f64() / quota.period().as_secs_f64();
             let most = quota.get_capacity() as f64 + refilled;
             assert!(admitted as f64 <= most, "{quota}, {shards} shards: {admitted} > {most}");
-            // On a slow machine, the threads may not reach the limit.
+            // On a slow machine, the threads may not reach the limit, so the lower bound is small.
             assert!(admitted > 1000, "{quota}, {shards} shards: {admitted}");
             assert!(refills || admitted <= 50_000 + 5, "{quota}, {shards} shards: {admitted}");
         }

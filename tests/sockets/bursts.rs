@@ -53,7 +53,7 @@ async fn a_burst_on_one_http_2_connection_admits_exactly_the_limit() {
     let mut passed: Vec<_> = answers.iter().filter(|(status, _)| *status == 200).map(|(_, left)| left).collect();
     assert_eq!((passed.len(), reached.load(Ordering::Relaxed)), (LIMIT, LIMIT));
     assert_eq!(answers.iter().filter(|(status, _)| *status == 429).count(), REQUESTS - LIMIT);
-    // Each allowed response has a different number of remaining tokens.
+    // Each allowed response reports a different number of remaining tokens.
     passed.sort_unstable();
     passed.dedup();
     assert_eq!(passed.len(), LIMIT);

@@ -137,7 +137,7 @@ impl Client {
         Client(tonic::client::Grpc::new(endpoint.connect().await.unwrap()))
     }
 
-    /// Calls a method with a stream of `count` messages. Returns the number of received messages and the result.
+    /// Calls a method whose streams, if any, have `count` messages. Returns the number received and the result.
     pub(crate) async fn call(&mut self, method: &'static str, count: usize) -> (usize, Result<(), Status>) {
         self.0.ready().await.unwrap();
         let path = PathAndQuery::from_static(method);

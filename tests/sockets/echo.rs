@@ -58,7 +58,7 @@ impl Decoder for RawCodec {
     }
 }
 
-/// The equivalent of `tonic-build`'s output for a service with one method that echoes its message.
+/// Equivalent to the output of `tonic-build` for a service whose only method echoes its message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Echo {
     pub(crate) calls: Arc<AtomicUsize>,
@@ -85,12 +85,12 @@ impl Service<http::Request<tonic::body::Body>> for Echo {
     }
 }
 
-/// Serves the service with `layer.grpc()` until the test's runtime ends.
+/// Runs the service behind `layer.grpc()` until the test's runtime ends.
 pub(crate) async fn serve(layer: RateLimitLayer) -> (SocketAddr, Echo) {
     serve_with(layer.grpc()).await
 }
 
-/// Serves the service with `layer` unchanged.
+/// Runs the service behind the unchanged `layer`.
 pub(crate) async fn serve_with(layer: RateLimitLayer) -> (SocketAddr, Echo) {
     let (listener, address) = listen().await;
     let echo = Echo::default();

@@ -66,7 +66,7 @@ async fn a_cost_above_the_capacity_forbids_retries() {
 
 #[tokio::test]
 async fn the_retry_pushback_is_capped_at_its_maximum() {
-    // The maximum is 2^31 - 1 ms, or 24.8 days.
+    // The maximum is 2^31 - 1 ms, or about 24.9 days.
     let year = Policy::new("year", Quota::token_bucket(1, 365 * tollgate::DAY));
     let (address, _echo) = serve(RateLimitLayer::new(year, key::client_ip()).limiter(&limiter().0)).await;
     let mut client = Client::connect(address).await;
@@ -120,7 +120,7 @@ async fn without_grpc_a_refusal_is_a_plain_429_and_counts_as_a_mistake() {
     let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter);
     let (address, _echo) = crate::echo::serve_with(layer).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
-    // tonic returns this status for a body that is not a gRPC message.
+    // The tonic client returns this status for a body that is not a gRPC message.
     assert_eq!((refused.code(), pushback(&refused)), (Code::Internal, None));
     assert_eq!(limiter.stats().mistakes.plain_grpc_refusals, 1);
 }

@@ -59,7 +59,7 @@ async fn assert_limit_of_each_method(client: &mut Client) {
 }
 
 #[tokio::test]
-async fn a_table_around_a_tonic_server_limits_by_method_and_by_service() {
+async fn a_route_table_wrapping_a_tonic_server_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
     let layer = limits(&limiter).table(TABLE).grpc();
     let mut client = serve(layer.clone(), Chat::default()).await;
@@ -74,7 +74,7 @@ async fn a_table_around_a_tonic_server_limits_by_method_and_by_service() {
 }
 
 #[tokio::test]
-async fn a_table_inside_tonics_router_limits_by_method_and_by_service() {
+async fn a_route_table_inside_tonics_router_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
     let layer = limits(&limiter).table(TABLE).grpc();
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
@@ -164,7 +164,7 @@ async fn a_grpc_layer_refuses_every_kind_of_stream_before_its_first_message() {
 }
 
 #[tokio::test]
-async fn a_denial_by_a_method_has_the_same_status_as_one_by_the_layer() {
+async fn a_denial_by_a_method_has_the_same_status_as_a_denial_by_the_layer() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(MESSAGES, key::client_ip()).limiter(&limiter).grpc();
     let mut behind = serve(layer, Chat::default()).await;

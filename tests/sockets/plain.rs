@@ -1,4 +1,4 @@
-//! A plain hyper server without axum, with custom body types and with peer addresses from the accept loop.
+//! A plain hyper server without axum. It uses custom body types and gets peer addresses from its accept loop.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::connections::{get, http1, http2, limiter, listen, text};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// A custom body with trailers. It is neither `Default` nor `Clone`. The frames are taken from the end of the list.
+/// A custom body with trailers. It is neither `Default` nor `Clone`. The frames are stored in reverse order.
 struct WordsBody(Vec<&'static str>);
 
 impl Body for WordsBody {
@@ -48,7 +48,7 @@ async fn words(request: Request<Incoming>) -> Result<Response<WordsBody>, Infall
     Ok(Response::new(WordsBody(vec!["", " plain hyper", if body.is_empty() { "hello" } else { "thanks" }])))
 }
 
-/// Serves `layer` until the test's runtime ends. `peer` returns the address to record for a connection.
+/// Runs a server behind `layer` until the test's runtime ends. `peer` returns the address to record for a connection.
 async fn serve(layer: RateLimitLayer, peer: fn(SocketAddr) -> Option<PeerAddr>) -> SocketAddr {
     let (listener, address) = listen().await;
     let service = layer.layer(service_fn(words));
@@ -106,7 +106,7 @@ async fn custom_bodies_and_refusals_work_over_http_1_and_http_2() {
 
 #[tokio::test]
 async fn the_accept_loop_can_override_the_peer_address() {
-    // An accept loop may replace the socket's address, for example with the address in a PROXY protocol line.
+    // An accept loop can replace the socket's address, for example with the address in a PROXY protocol line.
     let address = serve(RateLimitLayer::new(TWO, key::client_ip()), |peer| {
         static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
         let last = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -166,7 +166,7 @@ async fn only_the_observer_gets_advice_about_a_missing_peer_address() {
 }
 
 #[tokio::test]
-async fn a_table_around_plain_hyper_matches_by_path() {
+async fn a_route_table_wrapping_a_plain_hyper_service_matches_by_path() {
     let limits = RouteLimits::new(key::client_ip())
         .policy(TWO)
         .policy(Policy::new("files", Quota::token_bucket(3, MINUTE)))
@@ -187,8 +187,7 @@ async fn a_table_around_plain_hyper_matches_by_path() {
         ("/files/a", r#""files";r=2;t=40"#),
         ("/files/pictures/a/b", r#""pictures";r=3;t=45"#),
         ("/files/pictures", r#""files";r=1;t=20"#),
-        // No table entry matches an empty wildcard, a different spelling of a path, or a parameter that only a router
-        // can match.
+        // No table entry matches an empty wildcard or a percent-encoded path. Parameters match only in a router.
         ("/files/", r#""rest";r=8;t=54"#),
         ("/%77ords", r#""rest";r=7;t=47"#),
         ("/users/7", r#""rest";r=6;t=40"#),

@@ -1,4 +1,4 @@
-//! Decodes `google.rpc.Status` with a `google.rpc.RetryInfo` from the protobuf wire format.
+//! Decodes a `google.rpc.Status` with a `google.rpc.RetryInfo` from the protobuf wire format.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ async fn a_refusal_consists_of_headers_only() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
 
-    // An allowed request gets a message, and its status is in the trailers.
+    // An allowed request gets a message, with the status in the trailers.
     let answer = sender.send_request(call(address, "application/grpc")).await.unwrap();
     assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec![]));
     assert!(!answer.body().is_end_stream());
@@ -64,7 +64,7 @@ async fn a_refusal_consists_of_headers_only() {
 
 #[tokio::test]
 async fn the_headers_frame_of_a_refusal_ends_the_stream() {
-    // A client library reports no difference if an empty DATA frame ends the stream, so the test reads raw frames.
+    // Client libraries hide whether an empty DATA frame ends the stream, so the test reads raw frames.
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
     sender.send_request(call(address, "application/grpc")).await.unwrap();
@@ -140,7 +140,7 @@ async fn grpc_web_refusals_keep_the_content_type_of_the_request() {
 }
 
 #[tokio::test]
-async fn requests_other_than_grpc_get_problem_json_from_the_same_server() {
+async fn non_grpc_requests_get_problem_json_from_the_same_server() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
     sender.send_request(call(address, "application/grpc")).await.unwrap();

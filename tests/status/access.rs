@@ -126,7 +126,7 @@ async fn forwarding_headers_do_not_change_the_address() {
 }
 
 #[tokio::test]
-async fn a_client_can_choose_the_key_only_with_of_any_caller() {
+async fn only_the_of_any_caller_endpoint_lets_clients_choose_the_key() {
     let (limiter, _clock) = limiter();
     limiter.acquire(&API, "ada+x@example.com").cost(7).await.unwrap();
     limiter.acquire(&API, 42).cost(3).await.unwrap();

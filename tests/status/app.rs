@@ -17,8 +17,7 @@ pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// Returns the user named in the `x-user` header. In these tests, this header takes the place of an authentication
-/// layer.
+/// Returns the user named in the `x-user` header, which replaces an authentication layer in these tests.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     Some(req.headers.get("x-user")?.to_str().ok()?.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The status of callers that are blocked or on the deny list.
+//! The status of blocked callers and of callers on the deny list.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn a_block_is_reported_until_its_last_microsecond() {
 }
 
 #[tokio::test]
-async fn a_caller_on_the_deny_list_sees_neither_an_end_nor_a_reason() {
+async fn a_caller_on_the_deny_list_sees_neither_an_end_time_nor_a_reason() {
     let list = DenyList::from_iter([
         DenyRule::key("mallory"),
         DenyRule::network("192.0.2.0/24").unwrap(),
@@ -150,7 +150,7 @@ async fn a_snapshot_predicts_the_end_of_a_block() {
     assert_eq!(denied.project(denied.now() + HOUR, Ask::cost(1)).verdict, Verdict::Deny { retry: None });
 }
 
-/// Regression: the row reported to a blocked caller was outside the window, so no tokens counted as spent.
+/// Regression: the row reported to a blocked caller was outside the current window, so no tokens counted as spent.
 #[tokio::test]
 async fn blocked_callers_have_no_tokens_left_under_any_algorithm() {
     for policy in [&API, &SLIDING, &FIXED] {

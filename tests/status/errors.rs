@@ -44,7 +44,7 @@ impl Backend for Broken {
     }
 }
 
-/// A service with the layer around `/`, and its status endpoints.
+/// Creates a router with a limited route and the status endpoints for its layer.
 fn app_with_status(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
     Router::new()
         .route("/", get(|| async {}).layer(layer.clone()))

@@ -1,4 +1,4 @@
-//! Tests of the HTTP methods, headers and limits of the status endpoints.
+//! Tests of the status endpoints over HTTP: methods, headers, and rate limits.
 
 use axum::Router;
 use axum::extract::State;
@@ -24,8 +24,7 @@ async fn responses_are_json_and_must_not_be_stored() {
         assert_eq!(answer.headers["content-type"], "application/json");
         assert_eq!(answer.headers["cache-control"], "private, no-store");
         assert_eq!(answer.headers["content-length"], answer.body.len().to_string());
-        // There are no other headers, because CORS headers are left to the application, and limits are reported only in
-        // the body.
+        // There are no other headers: applications add CORS headers, and limits are reported only in the body.
         assert_eq!(answer.headers.len(), 3, "{:?}", answer.headers);
         assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["now"].is_u64());
 

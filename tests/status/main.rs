@@ -1,4 +1,4 @@
-//! Tests of the status endpoints: their contents, who can read them, and that reading spends nothing.
+//! Tests of the status endpoints: what they report, who can read them, and that reading them spends nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 

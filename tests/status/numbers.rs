@@ -53,11 +53,11 @@ async fn the_largest_numbers_are_reported_exactly() {
 }
 
 #[tokio::test]
-async fn a_bucket_reports_no_start_and_no_previous_window() {
+async fn a_token_bucket_reports_neither_a_start_nor_a_previous_window() {
     let (limiter, clock) = limiter();
     let bucket = Policy::new("bucket", Quota::token_bucket(10, MINUTE).start(Duration::from_secs(7)));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &bucket, user));
-    // For a bucket, the row's carry is a refund, which must not be reported as the count of a previous window.
+    // In a token bucket's row, the carry is a refund. It must not be reported as the count of a previous window.
     let early = limiter.acquire(&bucket, "ada".to_owned()).cost(5).hold().await.unwrap();
     limiter.acquire(&bucket, "ada".to_owned()).cost(3).await.unwrap();
     clock.advance(SECOND);

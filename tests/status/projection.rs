@@ -47,8 +47,8 @@ enum Event {
     /// Spends tokens and refunds them after a delay in microseconds.
     Refund(u64, u64),
     Advance(u64),
-    /// Sets the clock back by less than a full refill takes, because rows further in the future are reset. Occurs at
-    /// most once in a history.
+    /// Sets the clock back by less time than a full refill takes, because rows further in the future are reset. Only
+    /// the first such event in a history takes effect.
     SetBack(u64),
     Change(u64),
 }
@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn projections_match_the_answers_to_later_calls(
+    fn projections_match_the_decisions_of_later_checks(
         quota in quotas(),
         history in events(),
         later in prop::collection::vec((prop_oneof![0..100_u64, 0..100_000_000_u64], 0..60_u64), 1..8),
@@ -93,7 +93,7 @@ proptest! {
                     let charge = if ask.max_wait().is_some() { charge.reserve() } else { charge };
                     let answered = *limiter.try_check_all([charge]).await.unwrap().get(0).unwrap().step();
                     let projected = step(&quota, &state, now, ask);
-                    // The answer's `spent` does not include the charge of the call itself.
+                    // The decision's `spent` does not include the cost of the call itself.
                     let charged = if projected.is_allowed() { cost as f64 } else { 0.0 };
                     let left = (projected.state.spent - charged).max(0.0);
                     assert_eq!((projected.verdict, left), (answered.verdict, answered.state.spent));

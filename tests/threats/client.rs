@@ -23,7 +23,7 @@ pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE)
 /// The client address that the honest proxies in these tests report.
 pub(crate) const CLIENT: &str = "203.0.113.9";
 
-/// Creates a limiter with a manual clock. Also returns the clock, and the backend whose rows a test can count.
+/// Creates a limiter with a manual clock. Also returns the clock and the backend, so that a test can count rows.
 pub(crate) fn limiter() -> (RateLimiter, Arc<MemoryBackend>, ManualClock) {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());

@@ -15,7 +15,7 @@ use crate::client::{ONE, hello, limiter, request, send};
 
 const PEER: &str = "198.51.100.100";
 
-/// Text that the client chose and that an outer layer inserts as an extension.
+/// Text chosen by the client. An outer layer inserts it as an extension.
 #[derive(Clone)]
 struct User(String);
 
@@ -38,8 +38,8 @@ proptest! {
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // The third case splits the same bytes in different places, so keys that join parts without their lengths would
-        // collide.
+        // In the third case, the same bytes are split in different places. If parts were joined without their lengths,
+        // the keys would collide.
         let other = match shift {
             0 => other,
             1 => (one.1.clone(), one.0.clone(), one.2.clone()),

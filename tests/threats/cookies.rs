@@ -1,5 +1,5 @@
-//! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. These tests read the
-//! cookie with `CookieJar`, as applications do.
+//! Threat 33: a client that evades its limit by spelling its cookie in many ways. These tests read the cookie with
+//! `CookieJar`, as applications do.
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -30,7 +30,7 @@ async fn status(app: &Router, cookie: &str) -> u16 {
     app.clone().oneshot(request).await.unwrap().status().as_u16()
 }
 
-/// Percent-encodes each byte of `text` whose bit is set in `bits`.
+/// Percent-encodes byte `i` of `text` if bit `i` of `bits` is set.
 fn escaped(text: &str, bits: usize) -> String {
     let spell = |(i, byte): (usize, u8)| match bits >> i & 1 {
         0 => char::from(byte).to_string(),

@@ -1,4 +1,4 @@
-//! Threat 20: one request that does the work of many requests, such as a batch, a query with aliases or a WebSocket.
+//! Threat 20: one request that does the work of many requests, such as a batch, a query with aliases, or a WebSocket.
 
 use axum::Router;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! Threat 9: keys that an attacker chooses so that they fall into the same bucket of a hash table.
+//! Threat 9: keys chosen by an attacker to fall into the same bucket of a hash table.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Threat 21: text that injects headers.
+//! Threat 21: client input that injects headers.
 
 use axum::http::Method;
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ async fn t21_client_input_never_appears_in_a_response() {
     ];
     for family in families {
         for content_type in &content_types {
-            // The client chose the name of the tier, and no such tier exists.
+            // The client chooses the tier's name, but no such tier exists.
             let by = key::header("x-api-key").map(|subject: Subject| subject.tier(MARK));
             let missing = key::header("x-missing").or_reject();
             let limiter = limiter().0;

@@ -28,9 +28,9 @@ fn missing_tests_are_detected() {
     assert!(!has_test("nowhere", "listed::missing_tests_are_detected"));
     assert!(has_test("lib", "policy::key::tests::different_keys_have_different_encodings"));
     assert!(!has_test("lib", "policy::name::tests::different_keys_have_different_encodings"));
-    assert!(has_test("client", "foreign headers of another policy are ignored"));
-    assert!(!has_test("client", "foreign headers of another policy"));
-    assert!(!has_test("client", "headers headers of another policy are ignored"));
+    assert!(has_test("client", "foreign headers about another policy are ignored"));
+    assert!(!has_test("client", "foreign headers about another policy"));
+    assert!(!has_test("client", "headers headers about another policy are ignored"));
     assert!(!has_heading("src/docs/redis.md # Memory"));
 }
 

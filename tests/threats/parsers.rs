@@ -41,7 +41,7 @@ proptest! {
     }
 
     #[test]
-    fn t02_an_unreadable_entry_ends_the_walk(
+    fn t02_entries_to_the_left_of_an_unreadable_entry_are_ignored(
         chain in chain(),
         attack in attack(),
         at in any::<prop::sample::Index>(),
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn t02_arbitrary_header_bytes_cause_no_panic_and_do_not_change_an_untrusted_peer(
+    fn t02_arbitrary_header_bytes_neither_cause_a_panic_nor_replace_an_untrusted_peer_address(
         attack in attack(),
         name in prop::sample::select(vec!["x-forwarded-for", "forwarded", "x-real-ip"]),
         hops in 0..70_usize,

@@ -101,7 +101,7 @@ async fn t25_jitter_spreads_retries_and_is_bounded() {
 }
 
 #[tokio::test]
-async fn t25_an_absurd_jitter_does_not_panic() {
+async fn t25_enormous_jitter_does_not_cause_a_panic() {
     let quota = Quota::token_bucket(1, MINUTE);
     let (app, _clock) = app(quota, quota, Duration::MAX);
     ask(&app, 1).await;

@@ -53,7 +53,7 @@ fn t07_an_extracted_key_does_not_show_the_credential() {
 }
 
 #[tokio::test]
-async fn t07_no_response_status_or_debug_output_shows_the_credential() {
+async fn t07_no_response_or_debug_output_shows_the_credential() {
     for extractor in extractors() {
         let seen = Arc::new(Mutex::new(String::new()));
         let (limiter, backend, _clock) = limiter();

@@ -16,7 +16,7 @@ fn behind_proxies() -> ClientIp {
 /// The header lines that reach the service. Each `{}` is replaced with the number of the attempt.
 type Lines = &'static [(&'static str, &'static str)];
 
-/// A spoof: its name, the extractor, the peer address and the header lines.
+/// A spoof: its name, the extractor, the peer address, and the header lines.
 type Spoof = (&'static str, fn() -> ClientIp, &'static str, Lines);
 
 const SPOOFS: [Spoof; 17] = [
@@ -108,7 +108,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
     let forwarded = || behind_proxies().from_forwarded();
     let hops = |hops| client_ip().trust_hops(hops);
     let single = || behind_proxies().from_header("x-real-ip");
-    // Each case has an extractor, a peer, header lines and the expected client.
+    // Each case has an extractor, a peer, header lines, and the expected client.
     #[allow(clippy::type_complexity)]
     let table: &[(ClientIp, &str, &[(&str, &str)], &str)] = &[
         // These requests are honest.
@@ -155,8 +155,8 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
 #[test]
 fn t01_a_viewer_address_is_separated_from_its_port() {
     let cdn = behind_proxies().from_header("cloudfront-viewer-address");
-    // An IPv6 address followed by a port of up to four digits also parses as an address. The client can choose the port
-    // and the host part, but must not be able to choose the network.
+    // An IPv6 address followed by a port of up to four digits may itself be a valid IPv6 address. The client can choose
+    // the port and the host part, but must not be able to choose the network.
     for (value, client) in [
         ("203.0.113.9:443", CLIENT),
         ("2001:db8::9:443", "2001:db8::9"),

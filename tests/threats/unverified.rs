@@ -31,7 +31,7 @@ async fn invented_tokens_bypass_a_paired_key_but_not_a_per_address_rule() {
 }
 
 #[tokio::test]
-async fn a_body_without_a_length_is_charged_the_maximum_length() {
+async fn a_request_without_a_body_length_is_charged_for_the_maximum_length() {
     const MAX_LENGTH: u64 = 1000;
     let bytes = Policy::new("bytes", Quota::fixed_window(2500, HOUR));
     let uploads = RateLimitLayer::from(Rule::new(bytes, key::client_ip()).cost(|req| {
@@ -71,7 +71,7 @@ async fn auto_block_without_keys_blocks_the_attacker_but_not_the_account() {
     }
 }
 
-/// The extractors that return unverified client input, as they are written in pages, examples and doc comments.
+/// Extractors that return unverified client input, as written in guides, examples, and doc comments.
 const UNVERIFIED: [&str; 3] = ["key::header(", "key::bearer()", "key::cookie("];
 
 const EXEMPT_FILES: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
@@ -94,7 +94,7 @@ fn docs_and_examples_state_how_a_credential_was_checked() {
     }
     assert!(
         faults.is_empty(),
-        "clients can invent these keys; add a comment with the word `checked` that names what verified them:\n{}",
+        "clients can invent these keys; add a comment such as `checked by the gateway`:\n{}",
         faults.join("\n")
     );
 }
@@ -125,7 +125,7 @@ fn unverified(text: &str) -> Vec<&str> {
     faults
 }
 
-/// Returns whether a line uses the extractor other than to build a key from a known value with `.key(`.
+/// Returns whether `line` uses the extractor without calling `.key(` on it.
 fn uses_extractor(line: &str, extractor: &str) -> bool {
     line.split(extractor).skip(1).any(|rest| {
         let behind =

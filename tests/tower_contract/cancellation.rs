@@ -39,8 +39,8 @@ async fn a_response_dropped_at_any_await_point_leaks_no_permit() {
             let permits = Arc::new(Semaphore::new(1));
             let limited = ConcurrencyLimit::with_semaphore(ContractService::default(), Arc::clone(&permits));
             let mut service = layer.clone().limiter(&limiter).layer(limited);
-            // Each pass sends one request per path. The requests in the first pass use up the limits, and those in the
-            // second pass are refused.
+            // Each pass sends one request to each path. The first pass uses up the limits, so the second pass is
+            // refused.
             for pass in 0..2 {
                 let mut polls = 0;
                 while !poll_and_drop(&mut service, &format!("/{polls}"), polls).await {
@@ -88,7 +88,7 @@ async fn a_response_dropped_at_any_await_point_leaks_no_buffer_slot() {
 }
 
 #[tokio::test]
-async fn a_client_that_disconnects_stays_charged() {
+async fn a_request_stays_charged_if_its_response_future_is_dropped() {
     for limiter in limiters() {
         let mut service = RateLimitLayer::new(ONE, quick_key).limiter(&limiter).layer(ContractService::default());
         drop(service.ready().await.unwrap().call(Request::new(())));

@@ -1,4 +1,4 @@
-//! Shadow mode never refuses, even if the backend or the key extractor fails.
+//! Shadow mode never refuses a request, even if the backend or the key extractor fails.
 
 use http::Request;
 use http::Response;

@@ -16,7 +16,7 @@ fn limiter() -> RateLimiter {
 }
 
 #[tokio::test]
-async fn calls_without_try_fail_on_a_denial() {
+async fn calls_without_a_try_prefix_return_an_error_if_denied() {
     async fn attempt(limiter: &RateLimiter) -> Result<(), LimitError> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok(())
@@ -36,7 +36,7 @@ async fn calls_without_try_fail_on_a_denial() {
 }
 
 #[tokio::test]
-async fn try_calls_return_the_denial() {
+async fn calls_with_a_try_prefix_return_the_denied_decision() {
     let limiter = limiter();
     assert_eq!(limiter.try_acquire(&LOGIN, "ada").cost(5).await.unwrap().remaining(), 0);
     assert!(!limiter.try_limit(&LOGIN, "ada").await.unwrap().is_allowed());
@@ -60,7 +60,7 @@ async fn only_calls_that_return_a_hold_can_reserve() {
     static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
     let charges = || [Charge::new(&MAIL, "ada").reserve()];
     let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else {
-        panic!("expected a backend error: limit_all cannot reserve")
+        panic!("expected a backend error, because `limit_all` cannot reserve")
     };
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("hold_all"), "{error}");
@@ -92,7 +92,7 @@ async fn a_check_of_a_full_bucket_reports_a_full_bucket() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
-    // Five tokens are refilled within an hour.
+    // Refilling five tokens takes an hour.
     assert_eq!(full.window(), HOUR);
 }
 
@@ -122,7 +122,7 @@ async fn a_check_reports_the_same_state_for_every_cost() {
 }
 
 #[tokio::test]
-async fn a_summary_has_whole_tokens_and_seconds_rounded_up() {
+async fn a_summary_reports_whole_tokens_and_rounds_times_up_to_seconds() {
     static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
     let limiter = limiter();
     let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().summary();
@@ -153,7 +153,7 @@ async fn a_key_error_converts_to_a_limit_error() {
 }
 
 #[tokio::test]
-async fn waiting_without_reservations_is_an_error() {
+async fn waiting_under_a_policy_without_reservations_is_an_error() {
     let limiter = limiter();
     let error = limiter.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.err().map(|error| error.to_string());
     assert!(error.is_some_and(|text| text.contains("max_reserved")));
@@ -164,7 +164,7 @@ async fn waiting_without_reservations_is_an_error() {
     assert!(is_no_reservations(&limiter.acquire(&LOGIN, "ada").reserve_within(MINUTE).await.unwrap_err()));
     let both = [Charge::new(&EVENLY_SPACED, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
     assert!(is_no_reservations(&limiter.hold_all(both).await.unwrap_err()));
-    assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "a failed call charged a token");
+    assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "a failed call must not charge a token");
     let crowded = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
     assert!(is_no_reservations(&crowded.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.unwrap_err()));
 }
@@ -183,7 +183,7 @@ async fn a_quota_set_at_run_time_does_not_make_waiting_an_error() {
 }
 
 #[tokio::test]
-async fn a_denial_at_zero_capacity_names_the_waiting_calls() {
+async fn a_denial_at_zero_capacity_suggests_reserve_and_wait_up_to() {
     let denied = limiter().try_limit(&EVENLY_SPACED, "ada").await.unwrap().into_result().unwrap_err().to_string();
     assert!(denied.contains("reserve()") && denied.contains("wait_up_to"), "{denied}");
 }
@@ -215,7 +215,7 @@ async fn cancel_reports_whether_the_tokens_were_refunded() {
     let limiter = limiter();
     let first = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     let second = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
-    assert!(!first.cancel().await.unwrap(), "nothing can be refunded, because a later reservation was granted");
+    assert!(!first.cancel().await.unwrap(), "no refund is possible once a later reservation has been granted");
     assert!(second.cancel().await.unwrap());
     // The first reservation is forfeited, and the tokens of the second are available again.
     assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().delay(), 2 * SECOND);

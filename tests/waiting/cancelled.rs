@@ -1,4 +1,4 @@
-//! Clients disconnect while their requests are waiting. Later requests take over the reservations.
+//! Clients disconnect while their requests are waiting. Later requests take over their reservations.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn leave<T>(answer: JoinHandle<T>) {
 }
 
 #[tokio::test]
-async fn a_new_request_gets_the_earliest_cancelled_reservation() {
+async fn a_new_request_gets_the_earliest_canceled_reservation() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -42,9 +42,9 @@ async fn a_new_request_gets_the_earliest_cancelled_reservation() {
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// Clients in the middle of the queue disconnect, so later requests move up, and the last reservations are refunded.
+/// Clients in the middle of the queue disconnect. Later requests move up, and the last reservations are refunded.
 #[tokio::test]
-async fn later_requests_move_up_when_earlier_requests_are_cancelled() {
+async fn later_requests_move_up_when_earlier_requests_are_canceled() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -66,7 +66,7 @@ async fn later_requests_move_up_when_earlier_requests_are_cancelled() {
 
 /// A held reservation keeps its due time, because its holder already knows the delay.
 #[tokio::test]
-async fn reservations_cancelled_before_a_held_one_are_forfeited() {
+async fn reservations_canceled_ahead_of_a_held_reservation_are_forfeited() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     hold().await.unwrap().into_receipt();
@@ -81,7 +81,7 @@ async fn reservations_cancelled_before_a_held_one_are_forfeited() {
 }
 
 #[tokio::test]
-async fn a_cancelled_reservation_passes_to_a_request_of_the_same_cost() {
+async fn a_canceled_reservation_passes_to_a_request_with_the_same_cost() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &http::request::Parts| 7).limiter(&queue.limiter);
     let service = |cost| layer.clone().cost(move |_| cost).wait_up_to(50 * SECOND).layer(queue.inner());
@@ -97,7 +97,7 @@ async fn a_cancelled_reservation_passes_to_a_request_of_the_same_cost() {
 }
 
 #[tokio::test]
-async fn a_held_reservation_can_be_cancelled_kept_or_dropped() {
+async fn a_held_reservation_can_be_canceled_kept_or_dropped() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     let first = hold().await.unwrap();

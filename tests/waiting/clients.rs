@@ -18,7 +18,7 @@ use crate::queue::ms;
 
 type Arrivals = Arc<Mutex<Vec<Instant>>>;
 
-/// Starts a server that records arrivals and answers 429 at `/busy`. Returns its URL.
+/// Starts a server that records arrivals at `/` and responds with 429 at `/busy`. Returns the arrivals and the URL.
 async fn serve() -> (Arrivals, String) {
     let arrivals = Arrivals::default();
     let recorder = Arc::clone(&arrivals);
@@ -61,7 +61,7 @@ async fn a_client_layer_sends_requests_at_the_configured_rate() {
 }
 
 #[tokio::test]
-async fn is_refusal_distinguishes_the_layers_429_from_the_servers() {
+async fn is_refusal_distinguishes_a_429_by_the_layer_from_a_429_by_the_server() {
     const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE).max_reserved(3));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();

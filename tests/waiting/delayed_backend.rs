@@ -1,4 +1,4 @@
-//! A backend whose results arrive late, like those of a remote server.
+//! A backend whose results arrive late, like results from a remote server.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use tollgate::{
     clock::{ManualClock, Sleep},
 };
 
-/// A backend that decides and settles as soon as it is called, as the contract of `Backend` requires, but returns the
-/// result only after `polls` polls.
+/// A backend that decides and settles as soon as it is called, as the contract of `Backend` requires. The results are
+/// ready only after `polls` polls.
 #[derive(Debug)]
 pub(crate) struct DelayedBackend {
     rows: MemoryBackend,

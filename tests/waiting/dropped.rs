@@ -1,8 +1,8 @@
-//! Futures that are dropped at any await point leak no permit, no waiter and no reservation.
+//! Futures that are dropped at any await point leak no permits, waiters or reservations.
 //!
-//! Each test polls a future a number of times and then drops it. The number of polls varies, so that the future is
-//! dropped in each of its states. Because an earlier request has spent the capacity, the dropped request is due after
-//! 100 ms, and the next one is due after 200 ms.
+//! Most tests repeat a call, and drop its future after a different number of polls each time, so that every state is
+//! covered. An earlier request has spent the capacity. The dropped request is therefore due after 100 ms, and the next
+//! request is due after 200 ms.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -95,7 +95,7 @@ fn instants(polls_to_decide: usize, polls: usize) -> Vec<Duration> {
 }
 
 #[tokio::test]
-async fn a_dropped_response_leaks_no_waiter_no_permit_and_no_reservation() {
+async fn a_dropped_response_future_leaks_no_waiter_permit_or_reservation() {
     for (polls_to_decide, refund) in
         (0..4).flat_map(|polls_to_decide| [(polls_to_decide, false), (polls_to_decide, true)])
     {
@@ -158,13 +158,13 @@ async fn response(polls_to_decide: usize, refund: bool, polls: usize) -> (Reache
         _ => Reached::Continued,
     };
     let context = format!("{polls_to_decide} polls to decide, dropped after {polls} polls, {reached:?}");
-    assert_eq!(permits.available_permits(), 2, "{context}: a permit is still taken");
+    assert_eq!(permits.available_permits(), 2, "{context}: a permit is still held");
     trial.check(reached, &context).await;
     (reached, done)
 }
 
 #[tokio::test]
-async fn a_dropped_waiting_call_leaks_no_waiter_and_no_reservation() {
+async fn a_dropped_waiting_call_leaks_no_waiter_or_reservation() {
     for polls_to_decide in 0..4 {
         for polls in 0..=polls_to_decide + 4 {
             let trial = Trial::new(polls_to_decide).await;
@@ -205,9 +205,8 @@ fn reached(polls_to_decide: usize, polls: usize, done: bool) -> Reached {
     }
 }
 
-/// The call is not polled after its due time, so it never continues, and its charge is refunded.
 #[tokio::test]
-async fn a_call_dropped_after_its_due_time_without_a_poll_is_refunded() {
+async fn an_unpolled_call_dropped_after_its_due_time_is_refunded() {
     let trial = Trial::new(0).await;
     let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
     trial.clock.set(trial.begin + ms(100) + MICRO);

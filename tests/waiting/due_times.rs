@@ -23,7 +23,7 @@ async fn twenty_concurrent_requests_continue_100_ms_apart() {
     for slot in 1..20 {
         let due = ms(100 * slot);
         queue.at(due - MICRO).await;
-        assert_eq!(queue.passed().len() as u64, slot, "unexpected requests before request {slot} is due");
+        assert_eq!(queue.passed().len() as u64, slot, "a request continued before request {slot} was due");
         queue.at(due).await;
         assert_eq!(queue.passed()[slot as usize..], [(slot, due)]);
     }
@@ -58,7 +58,7 @@ async fn waiting_requests_continue_in_order_at_window_boundaries() {
 }
 
 #[tokio::test]
-async fn requests_in_real_time_continue_100_ms_apart_and_never_early() {
+async fn in_real_time_requests_continue_100_ms_apart_and_never_early() {
     let passed = Arc::new(Mutex::new(Vec::new()));
     let recorder = Arc::clone(&passed);
     let inner = service_fn(move |request: Request<u64>| {
@@ -75,16 +75,16 @@ async fn requests_in_real_time_continue_100_ms_apart_and_never_early() {
     assert_eq!(passed.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
     for (number, instant) in passed.iter() {
         let after = instant.duration_since(begin);
-        // The limiter's clock may drift from the system clock by half a millisecond per second.
+        // The limiter's clock can drift from the system clock by half a millisecond per second.
         assert!(after + ms(2) >= ms(100 * number), "request {number} continued after {after:?}");
-        // A busy machine can delay requests, but only by a few seconds.
+        // A busy machine can delay requests by several seconds.
         assert!(after < ms(100 * number) + 10 * SECOND, "request {number} continued after {after:?}");
     }
 }
 
 /// Small requests that arrive after the large request must not overtake it.
 #[tokio::test]
-async fn a_large_request_among_small_ones_continues_when_due() {
+async fn a_large_request_among_small_requests_continues_when_it_is_due() {
     const PAGES: Policy = Policy::new("pages", Quota::token_bucket(100, SECOND).capacity(50).unlimited_reservations());
     let queue = Queue::new();
     let layer = RateLimitLayer::new(PAGES, key::global()).limiter(&queue.limiter).wait_up_to(MINUTE);

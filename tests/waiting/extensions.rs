@@ -13,7 +13,7 @@ use crate::queue::{Queue, SPACED, immediate_response, ms, request, run_tasks, se
 static SEARCH: Policy = Policy::new("search", SPACED);
 
 #[tokio::test]
-async fn a_request_that_waited_has_its_status_and_receipt() {
+async fn a_request_that_waited_has_a_status_and_a_receipt() {
     let queue = Queue::new();
     let inner = service_fn(|req: Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().expect("expected a status");
@@ -32,7 +32,7 @@ async fn a_request_that_waited_has_its_status_and_receipt() {
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // The bucket was empty at the due time, so the refunded token is the only one.
+    // The bucket was empty at the due time, so only the refunded token remains.
     assert_eq!(queue.limiter.remaining(&SEARCH, 7).await.unwrap(), 1);
 }
 

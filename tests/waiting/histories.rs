@@ -1,5 +1,5 @@
 //! Random arrivals and departures of requests, checked against a simple model. Due times must be exact to the
-//! microsecond, the limiter must never admit more than its bound, and a departure must not delay any other request.
+//! microsecond. The limiter must never admit more than the quota allows, and a departure must not delay other requests.
 
 use proptest::prelude::*;
 use tollgate::{DAY, MINUTE, Quota, SECOND};
@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(cases(3000))]
 
     #[test]
-    fn reservations_of_small_quotas_are_due_when_promised(
+    fn reservations_under_small_quotas_are_due_when_promised(
         quota in with_reservations(tiny()),
         begin in begin(),
         raws in history(40),

@@ -50,9 +50,9 @@ enum Fate {
 
 /// A waiting request. Its future returns whether the request was allowed.
 struct Waiter {
-    /// The id of the waiter, which is the index of the charge that was made on arrival.
+    /// The index of the charge that was made on arrival.
     id: usize,
-    /// The index of the charge whose due time the waiter waits for. The index changes when an earlier waiter leaves.
+    /// The index of the charge whose due time currently applies. It can change when an earlier waiter leaves.
     number: usize,
     due: Micros,
     future: Pin<Box<dyn Future<Output = bool>>>,
@@ -137,10 +137,10 @@ impl History {
                 return Ok(());
             }
         };
-        // The delay is at most what it would be if no request had left, and at least what it would be if the requests
-        // that left had never arrived.
+        // The delay must lie between two bounds: the delay if the requests that left had never arrived, and the delay
+        // if they had stayed.
         let (latest, earliest) = (self.row(|_| true), self.row(|fate| fate == Fate::Kept));
-        prop_assert!(delay <= self.delay(&latest, at, tokens), "delayed by a departure");
+        prop_assert!(delay <= self.delay(&latest, at, tokens), "a departure delayed the request");
         prop_assert!(delay >= self.delay(&earliest, at, tokens), "a departure refunded more than its charge");
 
         let (cost, due) = (i128::from(tokens), at + delay);
@@ -148,8 +148,8 @@ impl History {
         self.charges.push(Granted { at, turn, fate: Fate::Kept });
         if delay > 0 {
             self.waiters.push(Waiter { id: number, number, due: Micros::new(due as u64), future, waker });
-            // The new waiter may be due before others, because a request with a cost of 0 waits only until the debt is
-            // repaid, and a refund may have reduced the debt.
+            // A request with a cost of 0 waits only until the debt is repaid. It can be due before earlier waiters if a
+            // refund has reduced the debt.
             self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         }
         self.check_waiters()
@@ -179,7 +179,8 @@ impl History {
         }
     }
 
-    /// Makes a waiter leave. Later waiters with the same cost move up by one, and the last reservation is canceled.
+    /// Makes a waiter leave. Each later waiter with the same cost takes over its predecessor's reservation. The last of
+    /// these reservations is canceled.
     fn leave(&mut self, index: usize) -> Result<(), TestCaseError> {
         let Waiter { mut number, mut due, future, .. } = self.waiters.remove(index);
         drop(future);
@@ -195,7 +196,7 @@ impl History {
         for Waiter { future, waker, .. } in self.waiters.iter_mut().filter(|waiter| moved.contains(&waiter.id)) {
             prop_assert!(
                 future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(),
-                "continued before its due time"
+                "a waiter continued before its due time"
             );
         }
         // Waiters due at the same instant continue in order of arrival.
@@ -217,7 +218,7 @@ impl History {
             for Waiter { future, waker, .. } in &mut self.waiters {
                 prop_assert!(
                     future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(),
-                    "continued before any due time"
+                    "a waiter continued before any due time"
                 );
             }
             self.clock.set(wake);
@@ -225,7 +226,7 @@ impl History {
             let numbers: Vec<usize> = due.iter().map(|waiter| waiter.id).collect();
             let mut woken = std::mem::take(&mut *self.woken.lock().unwrap());
             if due.iter().any(|waiter| waiter.id != waiter.number) {
-                // A waiter that moved up is woken after other waiters that are due at the same instant.
+                // A waiter that moved up can be woken after other waiters that are due at the same instant.
                 woken.sort_unstable();
                 prop_assert!(woken.iter().eq(numbers.iter().collect::<std::collections::BTreeSet<_>>()));
             } else {
@@ -242,7 +243,7 @@ impl History {
         Ok(())
     }
 
-    /// Asserts that the clock's next timer is the timer of the first waiter.
+    /// Asserts that the clock's next timer is set to the earliest due time.
     fn check_waiters(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.clock.next_wake(), self.waiters.iter().map(|waiter| waiter.due).min());
         Ok(())

@@ -13,7 +13,7 @@ use crate::queue::{Queue, ms, number, send};
 async fn wait_jitter_adds_at_most_its_maximum_to_the_delay() {
     const BATCH: Policy = Policy::new("batch", Quota::fixed_window(1, SECOND).start(ms(0)).max_reserved(1));
     let queue = Queue::new();
-    // Each client sends two requests, so all second requests have the same due time.
+    // Each client sends two requests. All second requests are due at the start of the next window.
     let layer = RateLimitLayer::new(BATCH, |req: &Parts| number(req) / 2).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).wait_jitter(ms(400)).layer(queue.inner());
     let answers: Vec<_> = (0..200).map(|number| send(&service, number)).collect();

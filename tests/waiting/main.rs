@@ -20,10 +20,10 @@ mod rules;
 mod upstream;
 
 #[path = "../model/admitted.rs"]
-#[allow(dead_code)] // These tests build an `AdmittedCharge` differently.
+#[allow(dead_code)] // These tests do not use `AdmittedCharge::of`.
 mod admitted;
 #[path = "../model/mod.rs"]
 mod model;
 #[path = "../model/random.rs"]
-#[allow(dead_code)] // Some quotas and histories are used only by `tests/properties`.
+#[allow(dead_code)] // Other tests use the rest of this module.
 mod random;

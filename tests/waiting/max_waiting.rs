@@ -23,8 +23,8 @@ async fn calls_beyond_max_waiting_are_denied_immediately() {
 
     let denied = immediate_response(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
-    // A new request would be allowed in 0.4 s, after all reservations are due. In the header, this time is rounded up
-    // to one second.
+    // A new request would be allowed in 0.4 s, after all reservations are due. The header rounds this time up to one
+    // second.
     assert_eq!(denied.headers()["retry-after"], "1");
     let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
@@ -49,7 +49,7 @@ async fn calls_beyond_max_waiting_are_denied_immediately() {
 }
 
 #[tokio::test]
-async fn calls_that_need_no_wait_are_allowed_at_the_waiting_maximum() {
+async fn calls_that_need_not_wait_are_allowed_when_max_waiting_is_reached() {
     let queue = Queue::with(1);
     let layer = RateLimitLayer::new(SEARCH.clone(), |req: &Parts| number(req) % 2).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).layer(queue.inner());
@@ -63,7 +63,7 @@ async fn calls_that_need_no_wait_are_allowed_at_the_waiting_maximum() {
 
 /// All layers, calls, keys and policies of a limiter share its maximum number of waiting calls.
 #[tokio::test]
-async fn layers_and_calls_on_one_limiter_share_the_waiting_maximum() {
+async fn layers_and_calls_on_one_limiter_share_max_waiting() {
     const SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, MINUTE).unlimited_reservations());
     let queue = Queue::with(2);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
@@ -79,7 +79,7 @@ async fn layers_and_calls_on_one_limiter_share_the_waiting_maximum() {
 }
 
 #[tokio::test]
-async fn no_call_waits_if_the_waiting_maximum_is_zero() {
+async fn no_call_waits_if_max_waiting_is_zero() {
     let queue = Queue::with(0);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -88,10 +88,10 @@ async fn no_call_waits_if_the_waiting_maximum_is_zero() {
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 
-/// Regression test: a call that was denied at the maximum was briefly counted as waiting, so another call could be
-/// denied.
+/// Regression test: a call that was denied at the maximum was briefly counted as waiting. This could cause another call
+/// to be denied.
 #[test]
-fn calls_denied_at_the_waiting_maximum_are_never_counted_as_waiting() {
+fn calls_denied_because_of_max_waiting_are_never_counted_as_waiting() {
     let queue = Queue::with(0);
     let limiter = &queue.limiter;
     std::thread::scope(|scope| {
@@ -106,9 +106,9 @@ fn calls_denied_at_the_waiting_maximum_are_never_counted_as_waiting() {
     });
 }
 
-/// This test uses the system clock and timer, and its clients disconnect at arbitrary times.
+/// This test runs in real time. Every third client disconnects at an arbitrary time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_waiter_leaks_on_many_threads() {
+async fn disconnects_on_several_threads_leak_no_waiters() {
     const FAST: Policy = Policy::new("fast", Quota::token_bucket(1000, SECOND).capacity(1).unlimited_reservations());
     let limiter = RateLimiter::default();
     let layer = RateLimitLayer::new(FAST, |_: &Parts| 7).limiter(&limiter).wait_up_to(20 * SECOND);

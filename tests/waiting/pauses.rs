@@ -72,7 +72,7 @@ async fn a_request_is_refused_if_the_pause_outlasts_its_maximum_wait() {
 }
 
 #[tokio::test]
-async fn new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
+async fn new_requests_wait_for_the_end_of_a_pause_before_they_are_charged() {
     static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(10, SECOND).capacity(2).max_reserved(1));
     let queue = Queue::new();
     let limiter = &queue.limiter;
@@ -111,7 +111,7 @@ async fn new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
 }
 
 #[tokio::test]
-async fn a_pause_can_be_extended_and_ended_early() {
+async fn a_pause_can_be_extended_or_ended_early() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_pause_can_be_extended_and_ended_early() {
 
 /// Regression test: waiting requests were still sent after their key had been blocked.
 #[tokio::test]
-async fn waiting_requests_of_a_blocked_key_are_refused_when_due() {
+async fn waiting_requests_of_a_blocked_key_are_refused_when_they_are_due() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     let answers: Vec<_> = (0..50).map(|number| send(&service, number)).collect();
@@ -152,7 +152,7 @@ async fn waiting_requests_of_a_blocked_key_are_refused_when_due() {
 }
 
 #[tokio::test]
-async fn a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
+async fn a_reservation_that_waits_for_a_pause_to_end_is_charged_once() {
     let queue = Queue::new();
     let limiter = &queue.limiter;
     assert!(limiter.try_limit(&REMOTE, 7).await.unwrap().is_allowed());
@@ -198,14 +198,14 @@ async fn a_call_held_during_a_policy_reset_is_charged_to_the_new_row() {
     run_tasks().await;
     limiter.reset_policy(&REMOTE).await.unwrap();
     queue.at(SECOND).await;
-    assert!(held.is_finished(), "expected no wait for the reservations from before the reset");
+    assert!(held.is_finished(), "the call must not wait for reservations made before the reset");
     held.await.unwrap().unwrap();
     assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 0);
 }
 
-/// The server answers 429 once. Requests that are due but are still waiting for a connection are held as well.
+/// The server responds with 429 once. Requests that are due but still wait for a connection are held as well.
 #[tokio::test]
-async fn after_a_429_no_request_is_sent_before_retry_after() {
+async fn after_a_429_no_request_is_sent_until_retry_after_has_passed() {
     for retry_after in ["2", "Sun, 06 Nov 1994 08:49:39 GMT"] {
         let queue = Queue::new();
         let (inner, clock) = (queue.inner(), queue.clock.clone());
@@ -229,7 +229,7 @@ async fn after_a_429_no_request_is_sent_before_retry_after() {
         }
         let passed = queue.passed();
         // Each request keeps one of the two connections busy for 350 ms. The third request was sent after 350 ms and
-        // refused after 700 ms, when three more requests were due.
+        // refused after 700 ms, when other requests were already due.
         let times: Vec<_> = passed[..5].iter().map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 100, 350, 450, 2700]);
         assert_eq!(passed.len(), 20);

@@ -73,8 +73,8 @@ pub(crate) async fn run_tasks() {
     }
 }
 
-/// Spawns a task that sends a request through a clone of the service, as a server does, and returns the status of the
-/// response.
+/// Spawns a task that sends a request through a clone of the service, as a server does. The task returns the status of
+/// the response.
 pub(crate) fn send<S, R>(service: &S, number: u64) -> JoinHandle<Result<u16, S::Error>>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
@@ -101,11 +101,11 @@ where
 {
     let answer = tokio::spawn(service.clone().oneshot(request(number)));
     run_tasks().await;
-    assert!(answer.is_finished(), "request {number} waits instead of completing immediately");
+    assert!(answer.is_finished(), "request {number} did not complete immediately");
     answer.await.unwrap()
 }
 
-/// Builds a request with its number in the body and in the path, where extractors and cost functions can read it.
+/// Builds a request with `number` in its body and in its path. Extractors and cost functions read it from the path.
 pub(crate) fn request(number: u64) -> Request<u64> {
     Request::builder().uri(format!("/{number}")).body(number).unwrap()
 }

@@ -27,8 +27,8 @@ async fn other_requests_pass_while_a_request_waits() {
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
     let layer = RateLimitLayer::new(SEARCH, client).limiter(&queue.limiter).wait_up_to(5 * SECOND);
-    // All requests share one service, as they do on a single connection. A waiting request with a permit would block
-    // the others.
+    // All requests share one service, as they do on a single connection. A waiting request that held a permit would
+    // block the others.
     let mut service = layer.layer(limited);
     service.ready().await.unwrap().call(request(0)).await.unwrap();
     let waiting_call = tokio::spawn(service.ready().await.unwrap().call(request(10)));

@@ -31,7 +31,7 @@ async fn a_request_waits_for_the_latest_due_time_of_its_rules() {
 }
 
 #[tokio::test]
-async fn a_denial_by_one_rule_charges_and_reserves_nothing() {
+async fn if_one_rule_denies_a_request_nothing_is_charged_or_reserved() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).and(BUDGET, |_: &Parts| 7).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).layer(queue.inner());
@@ -45,7 +45,7 @@ async fn a_denial_by_one_rule_charges_and_reserves_nothing() {
 }
 
 #[tokio::test]
-async fn a_cancelled_request_is_refunded_under_every_rule() {
+async fn a_canceled_request_is_refunded_under_every_rule() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).and(BUDGET, |_: &Parts| 7).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).layer(queue.inner());
@@ -64,13 +64,13 @@ async fn a_request_due_after_its_maximum_wait_is_refused_immediately() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, key::global()).limiter(&queue.limiter).wait_up_to(2 * SECOND);
     let service = layer.layer(queue.inner());
-    // One request is allowed immediately. 20 requests are due within two seconds, the last after exactly two seconds.
+    // One request is allowed immediately. The other 20 are due within two seconds, the last after exactly two seconds.
     let _waiting: Vec<_> = (0..21).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 20);
     let refused = immediate_response(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
-    // A request made 0.1 s later would be allowed to wait. In the header, this time is rounded up to one second.
+    // A request made 0.1 s later would be allowed to wait. The header rounds this time up to one second.
     assert_eq!(refused.headers()["retry-after"], "1");
     assert_eq!(queue.limiter.waiting(), 20);
     queue.at(ms(100)).await;
@@ -80,7 +80,7 @@ async fn a_request_due_after_its_maximum_wait_is_refused_immediately() {
 }
 
 #[tokio::test]
-async fn max_reserved_limits_the_waiting_requests_of_a_key() {
+async fn max_reserved_limits_the_number_of_waiting_requests_per_key() {
     const FIVE: Policy = Policy::new("five", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(5));
     let queue = Queue::new();
     let layer = RateLimitLayer::new(FIVE, |req: &Parts| number(req) / 100).limiter(&queue.limiter);
@@ -98,13 +98,13 @@ async fn shadow_mode_never_waits() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(SECOND).with_status();
     let shadow = layer.clone().shadow().layer(queue.inner());
-    // If the limit were enforced, one request would be allowed immediately, ten would wait and one would be refused.
+    // If the limit were enforced, one request would be allowed immediately, ten would wait, and one would be refused.
     for number in 0..12 {
         assert_eq!(immediate_status(&shadow, number).await, Ok(200));
     }
     assert_eq!((queue.passed().len(), queue.limiter.waiting()), (12, 0));
     assert!(queue.passed().iter().all(|(_, instant)| instant.is_zero()));
-    // Shadow mode charges the same tokens, and its status reports what an enforced limit would have done.
+    // Shadow mode charges the same tokens as an enforced limit. The status reports what that limit would have done.
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(1100));
     let status = tower::service_fn(|req: http::Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().unwrap();

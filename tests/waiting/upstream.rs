@@ -1,5 +1,5 @@
-//! Layers around a real HTTP client, tested in real time. Some servers enforce a limit, and another server answers 429
-//! once.
+//! Layers that wrap a real HTTP client, tested in real time. Some servers enforce a limit. Another server responds with
+//! 429 once.
 
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,8 +75,8 @@ async fn refusals(quota: Quota, servers: usize) -> (u64, u64) {
 /// A quota below the servers' limit, as `docs::outgoing` recommends.
 const QUOTA_BELOW_LIMIT: Quota = Quota::token_bucket(19, SECOND).capacity(4);
 
-/// Asserts that `is_expected` is true for at least one of three runs. A run can fail if the machine stalls for more
-/// than 50 ms, because several requests are then sent together.
+/// Asserts that `is_expected` is true for the result of at least one of three runs. A run can fail if the machine
+/// stalls for more than 50 ms, because several requests are then sent together.
 async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: fn((u64, u64)) -> bool) {
     let mut seen = Vec::new();
     while seen.len() < 3 {
@@ -85,9 +85,9 @@ async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: 
             return;
         }
         seen.push(refused);
-        eprintln!("{refused:?} refused (by the server, by the layer); trying again");
+        eprintln!("refused (by the servers, by the layer): {refused:?}; trying again");
     }
-    panic!("{quota:?}: unexpected refusals (by the server, by the layer) in all runs: {seen:?}");
+    panic!("{quota:?}: unexpected refusals (by the servers, by the layer) in all runs: {seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -111,7 +111,7 @@ async fn a_single_server_refuses_none_of_1000_requests_in_53_seconds() {
 /// A server refuses its tenth request. For the next second, it receives only requests that were sent before the 429
 /// arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_429_pauses_requests_to_the_server_until_retry_after() {
+async fn a_429_pauses_requests_to_the_server_until_retry_after_has_passed() {
     const RATE: u64 = 100;
     let (count, refused_at) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
     let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
@@ -143,7 +143,7 @@ async fn a_429_pauses_requests_to_the_server_until_retry_after() {
     let (arrivals, others) = (arrivals.lock().unwrap(), other_arrivals.lock().unwrap());
     assert_eq!((arrivals.len(), others.len()), (60, 60));
     let within = |all: &[Instant]| all.iter().filter(|at| **at > refused_at && **at < refused_at + SECOND).count();
-    // Requests are sent 10 ms apart, so up to three of them may have been sent before the 429 arrived.
-    assert!(within(&arrivals) <= 3, "{} of {:?}", within(&arrivals), arrivals.len());
-    assert!(within(&others) >= 40, "{}", within(&others));
+    // Requests are sent 10 ms apart, so up to three of them could have been sent before the 429 arrived.
+    assert!(within(&arrivals) <= 3, "{} of {:?} requests arrived during the pause", within(&arrivals), arrivals.len());
+    assert!(within(&others) >= 40, "only {} requests reached the other server", within(&others));
 }

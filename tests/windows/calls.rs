@@ -1,4 +1,4 @@
-//! Calls under a policy with several quotas, where a call is charged either under all quotas or under none of them.
+//! Calls under a policy with several quotas. Each call is charged under all quotas or under none of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -53,13 +53,13 @@ fn the_decision_reports_the_quota_that_limits_the_call_most() {
     assert_eq!(denied.retry_after(), Some(12 * MINUTE - 2 * SECOND));
     let error = now(async { Ok::<_, ()>(limiter.limit(&API, "ada").await.unwrap_err()) });
     assert_eq!(error.to_string(), "rate limit exceeded: \"api;1s\", \"api;1h\"; retry after 718s");
-    // A cost above the capacity of one quota has no retry time, even if the other quota would allow it.
+    // If the cost exceeds one quota's capacity, there is no retry time, even if the other quota would allow the call.
     let denied = now(limiter.try_acquire(&API, "eve").cost(4));
     assert_eq!((denied.reason(), denied.retry_after()), (Reason::CostTooLarge, None));
 }
 
 #[test]
-fn several_charges_have_one_decision_for_each_quota() {
+fn a_call_with_several_charges_returns_one_decision_per_quota() {
     static USER: Policy = Policy::new("user", Quota::per_minute(10));
     let (limiter, _clock) = limiter();
     let decisions = now(limiter.try_limit_all([Charge::new(&API, 1), Charge::new(&USER, 2).cost(3)]));
@@ -157,7 +157,7 @@ fn observers_see_one_event_per_charge() {
 }
 
 #[test]
-fn each_quota_takes_one_row_of_memory() {
+fn each_quota_uses_one_row_in_the_memory_backend() {
     let (limiter, _clock) = limiter();
     now(limiter.limit(&API, "ada"));
     assert_eq!(limiter.stats().rows, Some(2));

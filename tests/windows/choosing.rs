@@ -1,4 +1,4 @@
-//! Checks the figures in `docs::choosing`.
+//! Checks the numbers in `docs::choosing`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tollgate::clock::ManualClock;
 use tollgate::{DAY, HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND};
 
 fn limiter() -> (ManualClock, RateLimiter) {
-    let clock = ManualClock::new(); // 00:00:00, when a minute begins
+    let clock = ManualClock::new(); // The first instant is the beginning of a minute.
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     (clock, limiter)
 }
@@ -27,7 +27,7 @@ fn worst(period: Duration, quota: Quota) -> usize {
 }
 
 #[test]
-fn the_worst_window_admits_what_the_docs_state() {
+fn the_worst_interval_admits_the_number_stated_in_the_docs() {
     assert_eq!(worst(MINUTE, Quota::fixed_window(10, MINUTE).start(Duration::ZERO)), 20);
     assert_eq!(worst(MINUTE, Quota::sliding_window(10, MINUTE)), 19);
     assert_eq!(worst(MINUTE, Quota::token_bucket(10, MINUTE)), 19);
@@ -36,7 +36,7 @@ fn the_worst_window_admits_what_the_docs_state() {
 }
 
 #[test]
-fn strict_buckets_admit_the_limit_in_any_window() {
+fn strict_buckets_admit_exactly_the_limit_in_the_worst_interval() {
     let hundred_a_minute = [(100, 1), (91, 10), (51, 50)];
     let three_a_second = [(3, 1), (2, 2), (1, 3)];
     for (limit, period, quotas) in [(100, MINUTE, hundred_a_minute), (3, SECOND, three_a_second)] {
@@ -59,7 +59,7 @@ async fn tokens_of_a_fixed_window_roll_over_up_to_the_capacity() {
 }
 
 #[tokio::test]
-async fn reservations_are_due_one_after_the_other_up_to_max_reserved() {
+async fn reservations_are_due_one_after_another_up_to_max_reserved() {
     let mail = Policy::new("mail", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     let (_clock, limiter) = limiter();
     let mut delays = Vec::new();

@@ -52,7 +52,7 @@ fn every_fault_is_listed_with_its_path() {
 }
 
 #[test]
-fn a_reload_adds_and_removes_quotas() {
+fn a_reload_adds_a_quota() {
     let old = read("[policies.api]\nquota = \"1000/d\"").unwrap();
     let new = read("[policies.api]\nquota = \"10/s; 1000/d\"").unwrap();
     let limiter = old.limiter(MemoryBackend::new()).build();

@@ -37,7 +37,7 @@ async fn each_quota_has_an_item_named_after_its_period() {
 }
 
 #[tokio::test]
-async fn older_families_show_the_quota_with_the_smallest_share_left() {
+async fn older_header_families_show_the_quota_with_the_smallest_share_left() {
     let (limiter, _clock) = limiter();
     let app = hello().layer(layer(&limiter).headers(HeaderFamily::XRateLimit(ResetUnit::Seconds)));
     let answer = oneshot(&app, Request::get("/").body(axum::body::Body::empty()).unwrap()).await;
@@ -49,7 +49,7 @@ async fn older_families_show_the_quota_with_the_smallest_share_left() {
 
 #[test]
 #[should_panic = "the policies \"api\" and \"api;1d\" both have a limit named \"api;1d\" in headers; rename one of them"]
-fn two_limits_with_the_same_name_are_a_startup_error() {
+fn two_limits_with_the_same_name_cause_a_startup_error() {
     let layer = RateLimitLayer::new(API, key::global()).and(Policy::new("api;1d", Quota::per_hour(1)), key::global());
     drop(hello().layer(layer));
 }

@@ -42,7 +42,7 @@ pub(crate) fn policies() -> Vec<Policy> {
 pub(crate) struct Reference(HashMap<(String, u64), Vec<State>>);
 
 impl Reference {
-    /// Repeats a call with one charge by calling `step` for each quota, and checks that the decisions are equal.
+    /// Recomputes the decisions of a call with one charge by calling `step` for each quota, and checks that they match.
     pub(crate) fn check(&mut self, policy: &Policy, key: u64, ask: Ask, decisions: &Decisions, store: bool) {
         let states = self.0.entry((policy.name().to_string(), key)).or_default();
         states.resize(policy.quotas().len(), State::default());
@@ -118,8 +118,7 @@ fn the_memory_backend_decides_each_quota_independently() {
     }
 }
 
-/// Makes the call with `hold_all`, because only calls that return a hold can wait. Converts a denial, which `hold_all`
-/// returns as an error, back to decisions.
+/// Makes the call with `hold_all`. Converts a denial, which `hold_all` returns as an error, back to decisions.
 fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};

@@ -11,14 +11,14 @@ use crate::support::now;
 const API: Policy = Policy::new("api", Quota::per_minute(10));
 
 #[test]
-fn a_callers_own_quotas_replace_those_of_the_policy() {
+fn a_callers_own_quotas_replace_the_policys_quotas() {
     let (limiter, _clock) = limiter();
     let ada = || Subject::new("ada").quota("3/s; 100/d".parse::<Quotas>().unwrap());
     assert_eq!(now(limiter.limit(&API, ada())).remaining(), 2);
     assert_eq!(limiter.quotas(&API, ada()).to_string(), "3/s; 100/d");
     assert_eq!(now(limiter.limit(&API, "eve")).remaining(), 9);
-    // The caller's own quotas take precedence over a quota that is set for the policy, but not over one that is set for
-    // the key.
+    // The caller's own quotas take precedence over a quota that is set for the policy, but not over a quota that is set
+    // for the key.
     now(limiter.set_quota(&API, Quota::per_minute(1)));
     assert_eq!(limiter.quotas(&API, ada()).len(), 2);
     now(limiter.set_key_quota(&API, "ada", Quota::per_minute(2)));
@@ -57,10 +57,9 @@ async fn a_pair_of_keys_keeps_the_quota_of_the_caller() {
     }
 }
 
-/// A caller whose quotas change with each call can spend at most as much as the largest quota admits, plus that quota's
-/// capacity.
+/// A caller whose quotas change with each call can exceed the largest quota by at most the capacity of that quota.
 #[test]
-fn alternating_quotas_admit_no_more_than_the_largest() {
+fn alternating_quotas_exceed_the_largest_by_at_most_its_capacity() {
     let lists = ["10/s; 50/min", "20/s; 100/min", "5/s", "30/min", "100/min; 7/s", "2/s; 3000/h; 90/min"];
     let lists = lists.map(|text| text.parse::<Quotas>().unwrap());
     for policy in [API, Policy::new("api", Quota::per_second(10)).and(Quota::per_minute(60))] {

@@ -19,7 +19,7 @@ fn spent(limiter: &tollgate::RateLimiter, policy: &Policy, subject: Subject) -> 
 }
 
 #[test]
-fn after_a_tier_change_spent_tokens_count_in_quotas_with_the_same_period() {
+fn after_a_tier_change_spent_tokens_count_toward_quotas_with_the_same_period() {
     let (api, (limiter, _clock)) = (api(), limiter());
     let ada = |tier: &'static str| Subject::new("ada").tier(tier);
     now(limiter.acquire(&api, "ada").cost(5));

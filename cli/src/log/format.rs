@@ -1,4 +1,4 @@
-//! The formats of lines: common, combined, nginx's `log_format` and JSON lines.
+//! The formats of log lines: common, combined, nginx's `log_format` and JSON lines.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use super::json::JsonFields;
 use super::time::{LastSecond, Stamp};
 use super::{Entry, LineError, address, path_of, request_line};
 
-/// The format of the lines of a log.
+/// The format of a log's lines.
 #[derive(Clone, Debug)]
 pub enum Format {
     /// Fields separated by literal text, as in nginx's `log_format`.
@@ -18,7 +18,7 @@ pub enum Format {
 const COMMON: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
 const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
 
-/// A format of fields separated by literal text.
+/// A line format with fields that are separated by literal text.
 #[derive(Clone, Debug)]
 pub struct FieldFormat {
     prefix: String,
@@ -39,8 +39,8 @@ enum Field {
     Method,
     Target,
     UserAgent,
-    /// The duration of the request in seconds. It is subtracted from the time, because nginx writes a line when a
-    /// request ends.
+    /// The duration of the request in seconds. It is subtracted from the time stamp, because nginx writes a line when
+    /// a request ends.
     Duration,
     Other,
 }
@@ -53,12 +53,11 @@ impl Format {
         Format::Fields(FieldFormat::new(COMBINED, true).unwrap_or_else(|error| unreachable!("{error}")))
     }
 
-    /// Creates a format for JSON lines whose fields have these names, such as `time=ts` or `address=request.remote_ip`.
+    /// Creates a format for JSON lines from field names such as `time=ts` or `address=request.remote_ip`.
     pub fn json(fields: &[String]) -> Result<Format, String> {
         JsonFields::new(fields).map(Format::Json)
     }
 
-    /// Reads a line.
     pub fn parse<'a>(&mut self, line: &'a str, buffer: &'a mut String) -> Result<Entry<'a>, LineError> {
         match self {
             Format::Fields(format) => format.parse(line),
@@ -100,7 +99,7 @@ impl FieldFormat {
             let (literal, next) = tail.split_at(tail.find('$').unwrap_or(tail.len()));
             if literal.is_empty() && !next.is_empty() {
                 return Err(format!(
-                    "there is no text between ${name} and the next field, so it is unknown where one ends"
+                    "there is no text between ${name} and the next field, so the end of ${name} cannot be found"
                 ));
             }
             fields.push((Field::named(name), literal.to_owned()));
@@ -108,7 +107,7 @@ impl FieldFormat {
         }
         let has = |wanted: fn(&Field) -> bool| fields.iter().any(|(field, _)| wanted(field));
         if !has(|field| matches!(field, Field::Time(_))) {
-            return Err("the format has no time; it needs $time_local, $time_iso8601 or $msec".to_owned());
+            return Err("the format has no time; add $time_local, $time_iso8601 or $msec".to_owned());
         }
         Ok(FieldFormat { prefix: prefix.to_owned(), fields, is_open, last: LastSecond::default() })
     }
@@ -136,7 +135,6 @@ impl FieldFormat {
 }
 
 impl Field {
-    /// Reads the value of a field.
     fn read<'a>(
         self,
         value: &'a str,
@@ -190,7 +188,7 @@ impl Field {
     }
 }
 
-/// Finds the text after a value. In a value between quotes, a quote after a backslash belongs to the value.
+/// Finds the literal text that ends a value. In a quoted value, a quote after a backslash belongs to the value.
 fn find(text: &str, literal: &str) -> Option<usize> {
     if !literal.starts_with('"') {
         return memchr::memmem::find(text.as_bytes(), literal.as_bytes());
@@ -212,24 +210,24 @@ mod tests {
 
     fn parse<'a>(format: &str, line: &'a str) -> Result<Entry<'a>, String> {
         let format: Format = format.parse().unwrap();
-        let Format::Fields(mut fields) = format else { panic!("not a format of fields") };
+        let Format::Fields(mut fields) = format else { panic!("not a field format") };
         fields.parse(line).map_err(|LineError(text)| text)
     }
 
     #[test]
-    fn combined_lines() {
+    fn combined_lines_are_parsed() {
         let line = r#"2001:db8::7 - ada [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.1" 200 2326 "-" "x \"y\" z\\""#;
         let entry = parse("combined", line).unwrap();
         assert_eq!((entry.method, entry.path, entry.user), ("GET", "/a", "ada"));
         assert_eq!(entry.user_agent, r#"x \"y\" z\\"#);
         assert_eq!((entry.micros, entry.whole_second), (971_211_336_000_000, true));
-        // A combined line also has the common format, and a line may have more fields than its format.
+        // A combined line also matches the common format, and a line may have more fields than its format.
         assert_eq!(parse("common", line).unwrap().path, "/a");
         assert!(parse("combined", &format!("{line} 0.5 more")).is_ok());
     }
 
     #[test]
-    fn formats_of_nginx() {
+    fn nginx_formats_are_parsed() {
         let format = r#"${remote_addr} [$time_iso8601] "$request" $request_time "$http_x_forwarded_for""#;
         let line = r#"10.0.0.1 [2026-01-01T00:00:10+00:00] "POST /x HTTP/2.0" 1.250 "192.0.2.4, 10.0.0.2""#;
         let entry = parse(format, line).unwrap();
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_that_cannot_be_read_are_refused() {
+    fn invalid_formats_are_rejected() {
         let error = |format: &str| format.parse::<Format>().unwrap_err();
         assert!(error("$remote_addr $status").contains("no time"));
         assert!(error("$remote_addr$msec").contains("$remote_addr and the next field"));

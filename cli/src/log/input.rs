@@ -1,4 +1,4 @@
-//! Lines of a file or of the standard input, which may be compressed.
+//! Reads lines from a file or from standard input, which may be compressed.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,14 +9,14 @@ use flate2::bufread::MultiGzDecoder;
 /// The maximum length of a line in bytes. The rest of a longer line is skipped.
 pub const MAX_LINE: usize = 64 << 10;
 
-/// Opens a log. `-` is the standard input. Gzip and Zstandard are recognized by their first bytes.
+/// Opens a log. `-` means standard input. Gzip and Zstandard are recognized by their first bytes.
 pub fn open(path: &Path, wrap: impl FnOnce(Box<dyn Read>) -> Box<dyn Read>) -> io::Result<Box<dyn BufRead>> {
     let raw: Box<dyn Read> = if path.as_os_str() == "-" { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     decompress(BufReader::with_capacity(256 << 10, wrap(raw)))
 }
 
 fn decompress(mut raw: BufReader<Box<dyn Read>>) -> io::Result<Box<dyn BufRead>> {
-    // A pipe may return fewer bytes than these at once.
+    // A single read from a pipe may return fewer than four bytes.
     let mut magic = Vec::new();
     raw.by_ref().take(4).read_to_end(&mut magic)?;
     let raw = io::Cursor::new(magic.clone()).chain(raw);
@@ -27,7 +27,7 @@ fn decompress(mut raw: BufReader<Box<dyn Read>>) -> io::Result<Box<dyn BufRead>>
     })
 }
 
-/// Reads a line without its end into `line`, at most [`MAX_LINE`] bytes. Returns `false` at the end.
+/// Reads at most [`MAX_LINE`] bytes of a line, without its line ending. Returns `false` at the end of the input.
 pub fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let mut has_read = false;
@@ -84,9 +84,9 @@ mod tests {
         assert!(lines(Vec::new()).is_empty());
     }
 
-    /// Regression: a pipe may return less than the four bytes that identify a format.
+    /// Regression: a read from a pipe may return fewer than the four bytes that identify a format.
     #[test]
-    fn a_compressed_log_is_recognized_if_its_first_bytes_come_slowly() {
+    fn a_compressed_log_is_recognized_even_if_its_first_bytes_arrive_slowly() {
         let bytes = zstd::encode_all(&b"one\ntwo"[..], 1).unwrap();
         let slow = io::Cursor::new(bytes[..1].to_vec()).chain(io::Cursor::new(bytes[1..].to_vec()));
         let mut line = Vec::new();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_cut() {
+    fn an_overlong_line_is_truncated() {
         let found = lines([vec![b'x'; 3 * MAX_LINE], b"\nnext\n".to_vec()].concat());
         assert_eq!((found[0].len(), found[1].as_str()), (MAX_LINE, "next"));
     }

@@ -32,7 +32,7 @@ impl JsonFields {
         }
     }
 
-    /// The fields of Traefik's logs. Their time is the start of the request, so there is no duration to subtract.
+    /// The fields of Traefik's logs. A line's time is the start of the request, so there is no duration to subtract.
     pub fn traefik() -> JsonFields {
         JsonFields {
             time: "StartUTC".to_owned(),
@@ -58,20 +58,20 @@ impl JsonFields {
                 "path" => &mut named.path,
                 "user_agent" => &mut named.user_agent,
                 "duration" => &mut named.duration,
-                _ => return Err(format!("--field {field}: expected one of {KNOWN}, then = and the name in the log")),
+                _ => return Err(format!("--field {field}: expected one of {KNOWN}, then = and a field name")),
             };
             if of.is_empty() {
-                return Err(format!("--field {field}: expected a name in the log after =, such as {name}=ts"));
+                return Err(format!("--field {field}: expected a field name after =, such as {name}=ts"));
             }
             of.clone_into(slot);
         }
         if named.time.is_empty() {
-            return Err("--field: the time is missing; name it, such as --field time=ts".to_owned());
+            return Err("--field: the time is missing; add it, for example --field time=ts".to_owned());
         }
         Ok(named)
     }
 
-    /// Reads a line. The entry's strings are stored in `buffer`.
+    /// Parses a line. The entry's strings are stored in `buffer`.
     pub fn parse<'a>(&self, line: &str, buffer: &'a mut String) -> Result<Entry<'a>, LineError> {
         let value: Value =
             serde_json::from_str(line).map_err(|error| LineError(format!("expected a JSON object: {error}")))?;
@@ -82,7 +82,7 @@ impl JsonFields {
             .find_map(|notation| notation.parse(&stamp, &mut LastSecond::default()));
         let (micros, whole_second) =
             time.ok_or_else(|| LineError::new(&format!("a time in the field {:?}", self.time), &stamp))?;
-        // Convert the duration from seconds.
+        // The log has durations in seconds.
         let duration = text(&self.duration).parse().map_or(0, |seconds: f64| (seconds.max(0.0) * 1e6) as u64);
         let target = text(&self.path);
         let texts = [text(&self.user), text(&self.method), path_of(&target).to_owned(), text(&self.user_agent)];

@@ -1,4 +1,4 @@
-//! Access logs: lines in several formats, read as requests.
+//! Parses the requests in access logs of several formats.
 
 pub mod format;
 pub mod input;
@@ -9,12 +9,12 @@ use std::net::IpAddr;
 
 pub use self::format::Format;
 
-/// A request, as a line of a log describes it. A string is empty if the line does not have that field.
+/// A request, as described by a line of a log. A string is empty if the line does not have that field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry<'a> {
-    /// Microseconds since 1970-01-01 UTC at which the request began.
+    /// The beginning of the request, in microseconds since 1970-01-01 UTC.
     pub micros: u64,
-    /// Whether the time stamp has no fraction of a second, so that the request may have come at any time in this second.
+    /// Whether the time stamp has no fraction of a second. The request may have begun at any time in that second.
     pub whole_second: bool,
     pub address: Option<IpAddr>,
     pub user: &'a str,
@@ -35,7 +35,7 @@ impl LineError {
     }
 }
 
-/// The path of a request line's target: without the query, and without the scheme and host of an absolute target.
+/// Returns the path of a request target, without the query and without the scheme and host of an absolute target.
 fn path_of(target: &str) -> &str {
     let target = match target.find("://") {
         Some(scheme) if !target.starts_with('/') => {

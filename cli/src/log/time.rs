@@ -13,12 +13,12 @@ pub enum Stamp {
     Epoch,
 }
 
-/// The text and the result of the last parsed second, because many lines of a log have the same second.
+/// The text and the value of the last time stamp. It is cached because many lines of a log have the same second.
 #[derive(Clone, Debug, Default)]
 pub struct LastSecond([u8; 26], u64);
 
 impl Stamp {
-    /// Returns the microseconds, and whether the stamp has no fraction of a second.
+    /// Returns the time in microseconds, and whether the stamp has no fraction of a second.
     pub fn parse(self, text: &str, last: &mut LastSecond) -> Option<(u64, bool)> {
         match self {
             Stamp::Common => {
@@ -67,7 +67,7 @@ fn epoch(text: &str) -> Option<(u64, bool)> {
     let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
     let whole: u64 = whole.parse().ok()?;
     let Some(fraction) = fraction else {
-        // As seconds, larger numbers would be after the year 5138, so their unit must be smaller.
+        // In seconds, 100,000,000,000 would be in the year 5138, so larger numbers must have a smaller unit.
         return Some(match whole {
             0..100_000_000_000 => (whole * 1_000_000, true),
             100_000_000_000..100_000_000_000_000 => (whole * 1_000, false),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_second_is_not_confused_with_another() {
+    fn a_cached_second_is_not_used_for_other_time_stamps() {
         let mut last = LastSecond::default();
         let mut parse = |text| Stamp::Common.parse(text, &mut last).map(|(micros, _)| micros);
         let first = parse("10/Oct/2000:13:55:36 -0700").unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn malformed_time_stamps_are_rejected() {
         for text in ["", "-", "10/Okt/2000:13:55:36 -0700", "32/Oct/2000:13:55:36 -0700", "10/Oct/2000 13:55:36 -0700"]
         {
             assert_eq!(Stamp::Common.parse(text, &mut LastSecond::default()), None, "{text}");

@@ -27,7 +27,7 @@ pub struct Reset {
     /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, 'header(x-user):ada', digest:…
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     key: Option<String>,
-    /// All keys of the policy
+    /// Reset all keys of the policy
     #[arg(long)]
     all: bool,
     /// The name of the policy
@@ -58,7 +58,7 @@ pub struct Credit {
     /// How many tokens to give back
     #[arg(long)]
     tokens: u64,
-    /// The caller's tier; without it, the tier under which the key was last charged
+    /// The caller's tier; defaults to the tier under which the key was last charged
     #[arg(long)]
     tier: Option<String>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ impl Target {
 pub struct Block {
     #[command(flatten)]
     target: Target,
-    /// How long, such as 15min, 2h or 7d
+    /// How long the block lasts, such as 15min, 2h or 7d
     #[arg(long = "for", value_name = "TIME")]
     lasts: String,
     #[command(flatten)]
@@ -128,8 +128,8 @@ impl Block {
     }
 }
 
-/// Lifts the manual and automatic blocks of a key, an address, a user agent or a label, as listed by `limited`. Exits
-/// with 3 if there was no block.
+/// Lifts all manual and automatic blocks of a key, an address, a user agent or a label. Exits with 3 if there was no
+/// block.
 #[derive(clap::Args, Debug)]
 pub struct Unblock {
     #[command(flatten)]
@@ -156,10 +156,10 @@ pub struct Quota {
     /// The name of the policy
     #[arg(long)]
     policy: String,
-    /// Only for this tier
+    /// Set or restore the quota only for this tier
     #[arg(long, conflicts_with = "key")]
     tier: Option<String>,
-    /// Only for this key, in its text form
+    /// Set or restore the quota only for this key, given in its text form
     #[arg(long)]
     key: Option<String>,
     #[command(flatten)]
@@ -179,7 +179,7 @@ impl Quota {
 /// Sets the share of the keys for which a policy is enforced, or restores the program's setting.
 #[derive(clap::Args, Debug)]
 pub struct Enforce {
-    /// From 0.0, for no key (shadow mode), to 1.0, for every key
+    /// The share, from 0.0 (no keys, shadow mode) to 1.0 (all keys)
     #[arg(required_unless_present = "restore", conflicts_with = "restore", value_parser = parse_share)]
     share: Option<f64>,
     /// Restore the program's setting

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How to reach the router.
+/// How to reach the admin router.
 #[derive(clap::Args, Debug)]
 pub(super) struct Server {
     /// The address of the admin router, such as https://example.com/admin/limits
     #[arg(long, env = "TOLLGATE_ADMIN_URL", hide_env_values = true, value_parser = parse_url)]
     url: String,
-    /// A file with your token; without it, the variable TOLLGATE_ADMIN_TOKEN contains the token
+    /// A file with your token; by default, the token is read from the environment variable TOLLGATE_ADMIN_TOKEN
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// Print the router's answer as JSON
+    /// Print the router's response as JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -36,12 +36,12 @@ pub(super) struct Client {
 impl Server {
     pub(super) fn connect(&self) -> Result<Client, String> {
         if self.url.contains('@') {
-            return Err("--url: leave out the user name and the password, since errors show the URL".to_owned());
+            return Err("--url: leave out the user name and the password, because errors show the URL".to_owned());
         }
         let token = match &self.token_file {
             Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?,
             None => std::env::var("TOLLGATE_ADMIN_TOKEN")
-                .map_err(|_| "no token; set the variable TOLLGATE_ADMIN_TOKEN, or name a file with --token-file")?,
+                .map_err(|_| "no token; set the variable TOLLGATE_ADMIN_TOKEN, or pass a file with --token-file")?,
         };
         let agent = ureq::Agent::config_builder()
             .timeout_global(Some(Duration::from_secs(10)))
@@ -93,7 +93,7 @@ pub(super) fn duration(ms: &Value) -> String {
     if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
-/// Returns text from the router on one line, without characters that could change the terminal.
+/// Returns text from the router on one line, without characters that could affect the terminal.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| plain(&value.to_string()), plain)
 }
@@ -102,7 +102,7 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if changes_terminal(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Returns whether a terminal could interpret a character, or show the text after it in another order.
+/// Returns whether a character could control a terminal or reorder the text after it.
 pub(super) fn changes_terminal(c: char) -> bool {
     let is_invisible =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_one_decimal_and_the_largest_unit() {
+    fn durations_have_the_largest_unit_and_at_most_one_decimal() {
         for (ms, expected) in [
             (0, "0 ms"),
             (999, "999 ms"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_of_callers_do_not_reach_the_terminal() {
+    fn control_characters_from_callers_do_not_reach_the_terminal() {
         assert_eq!(text(&json!("a\u{1b}[2Jb\n")), "a\u{fffd}[2Jb\u{fffd}");
         // U+202E reverses the text after it.
         assert_eq!(text(&json!("a\u{202e}b\u{9b}2J")), "a\u{fffd}b\u{fffd}2J");

@@ -49,13 +49,13 @@ impl Policies {
     }
 }
 
-/// Shows the keys that were refused most often, whether they are limited now, and the blocks.
+/// Shows the keys that were refused most often, whether each of them is limited now, and all blocks.
 #[derive(clap::Args, Debug)]
 pub struct Limited {
-    /// Only the keys of this policy
+    /// Show only keys of this policy
     #[arg(long)]
     policy: Option<String>,
-    /// The number of keys
+    /// The maximum number of keys to show
     #[arg(long, default_value_t = 20)]
     max: u32,
     #[command(flatten)]
@@ -82,7 +82,7 @@ impl Limited {
             _ = writeln!(out, "blocks: {}", answer["blocks_total"]);
             list(&answer["blocks"]).iter().for_each(|block| _ = writeln!(out, "  {}", block_line(block)));
             let (refused, now) = (scope(&answer["scope"]["refused"]), scope(&answer["scope"]["now"]));
-            _ = writeln!(out, "(refused: counted by {refused}; now: tokens of {now})");
+            _ = writeln!(out, "(refusals are counted in {refused}, tokens in {now})");
         });
         Ok(0)
     }
@@ -94,15 +94,15 @@ fn block_line(block: &Value) -> String {
     format!("{}: {by}, ends in {}", text(name), duration(&block["left_ms"]))
 }
 
-/// Explains why a key is limited, and what would help. Exits with 3 if it is limited.
+/// Explains why a key is limited, and what would help. Exits with 3 if the key is limited.
 #[derive(clap::Args, Debug)]
 pub struct Why {
     /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, 'header(x-user):ada', digest:…
     key: String,
-    /// Only under this policy
+    /// Explain only this policy
     #[arg(long)]
     policy: Option<String>,
-    /// The caller's tier; without it, the tier under which the key was last charged
+    /// The caller's tier; defaults to the tier under which the key was last charged
     #[arg(long)]
     tier: Option<String>,
     #[command(flatten)]
@@ -143,8 +143,8 @@ fn explain(out: &mut String, answer: &Value, key: &str) {
     }
     list(&answer["blocks"]).iter().for_each(|block| _ = writeln!(out, "blocked {}", block_line(block)));
     match &answer["on_deny_list"] {
-        Value::Bool(true) => _ = writeln!(out, "on the deny list of the answering process"),
-        Value::Null => _ = writeln!(out, "the deny list has keys, so the digest cannot be found in it"),
+        Value::Bool(true) => _ = writeln!(out, "on the deny list of the process that answered"),
+        Value::Null => _ = writeln!(out, "the digest does not show whether the key is on the deny list"),
         _ => {}
     }
     _ = writeln!(out, "{} (tokens of {})", text(&answer["key"]), scope(&answer["scope"]["rows"]));
@@ -160,7 +160,7 @@ fn source(from: &Value) -> &'static str {
     }
 }
 
-/// Returns an argument as it is written in a shell.
+/// Quotes an argument for a shell if necessary.
 fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
     if argument.chars().all(is_plain) { argument.to_owned() } else { format!("'{}'", argument.replace('\'', "'\\''")) }
@@ -185,7 +185,7 @@ pub(super) fn print(answer: &Value, json: bool, write: impl FnOnce(&mut String))
         true => _ = writeln!(out, "{answer:#}"),
         false => write(&mut out),
     }
-    // Escape the characters that could change the terminal. JSON has them only in strings, where escapes are valid.
+    // Escape the characters that could affect the terminal. JSON has them only in strings, where escapes are valid.
     let mut shown = String::with_capacity(out.len());
     for c in out.chars() {
         match c != '\n' && changes_terminal(c) {

@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::client::{Client, Server, list, scope, text};
 use super::show::print;
 
-/// Shows a live table of the keys with the most requests, until Ctrl-C. Prints the table once if the output is not a
-/// terminal, or with --json.
+/// Shows a live table of the keys with the most requests until you press Ctrl-C. With --json, or if the output is not a
+/// terminal, prints the table once.
 #[derive(clap::Args, Debug)]
 pub struct Top {
-    /// Only the keys of this policy
+    /// Show only keys of this policy
     #[arg(long)]
     policy: Option<String>,
     /// Seconds between updates
@@ -74,7 +74,7 @@ fn draw(terminal: &Term, answer: &Value, failed: Option<&str>) -> std::io::Resul
 /// Returns the lines of the table: the state, the totals of each policy, and the heaviest keys.
 fn table(answer: &Value, failed: Option<&str>) -> Vec<String> {
     let state = match failed {
-        Some(error) => format!("{error} (trying again; the table is old)"),
+        Some(error) => format!("{error} (retrying; the table is out of date)"),
         None if answer["has_top"] == false => "the program does not count keys; see `Admin::top`".to_owned(),
         None => format!("charges since the start of {}", scope(&answer["scope"])),
     };

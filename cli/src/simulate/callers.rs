@@ -1,4 +1,4 @@
-//! The callers of a log and what happened to them. Memory is bounded by the number of callers.
+//! The callers in a log, and their requests and refusals. Memory use depends only on the number of callers.
 
 use indexmap::IndexSet;
 use tollgate::Key;
@@ -14,9 +14,9 @@ pub struct Callers {
     /// The refused requests of each caller at each gate.
     refusals: Vec<Refusals>,
     gates: usize,
-    /// The refused requests of each gate over time.
+    /// The refused requests at each gate over time.
     pub timelines: Vec<Timeline>,
-    /// The requests of callers beyond the maximum.
+    /// The number of requests from callers beyond the maximum.
     pub beyond: u64,
     pub first_second: Option<u64>,
     pub last_second: u64,
@@ -28,11 +28,11 @@ struct Requests {
     total: u32,
     second: Busiest,
     minute: Busiest,
-    /// How many requests of the last second have been given a time.
+    /// How many requests in the last second have been assigned a time.
     placed: u32,
 }
 
-/// The requests in the last period, and in the busiest one.
+/// The number of requests in the last period and in the busiest period.
 #[derive(Clone, Copy, Debug, Default)]
 struct Busiest {
     period: u32,
@@ -63,7 +63,7 @@ impl Callers {
         }
     }
 
-    /// Returns the number of a caller, or `None` if there are too many callers.
+    /// Returns the number that identifies a caller, or `None` if there are too many callers.
     pub fn number(&mut self, caller: Caller) -> Option<u32> {
         if self.names.len() >= self.max && !self.names.contains(&caller) {
             self.beyond += 1;
@@ -123,7 +123,7 @@ impl Callers {
         numbered.map(move |(i, (name, requests))| (name, requests.total, self.refusals[i * self.gates + gate]))
     }
 
-    /// Returns the requests of each caller in its busiest second and minute, sorted.
+    /// Returns the sorted request counts of all callers, each in its busiest second and in its busiest minute.
     pub fn peaks(&self) -> [Vec<u32>; 2] {
         let sorted = |of: fn(&Requests) -> u32| {
             let mut peaks: Vec<u32> = self.requests.iter().map(of).collect();
@@ -135,7 +135,7 @@ impl Callers {
 }
 
 impl Busiest {
-    /// Counts a request. Returns whether it is the first of its period.
+    /// Counts a request. Returns whether it is the first in its period.
     fn add(&mut self, period: u64) -> bool {
         let (period, is_first) = (period as u32, self.count == 0 || self.period != period as u32);
         self.count = if is_first { 1 } else { self.count + 1 };

@@ -67,7 +67,7 @@ fn over_time(area: &Area<'_>, applied: &Applied, limits: &[Limit]) -> Result<(),
     Ok(())
 }
 
-/// Draws two bars for each limit: the shares of the refused requests and callers.
+/// Draws two bars for each limit: its shares of refused requests and of refused callers.
 fn shares(area: &Area<'_>, limits: &[Limit], report: &Report) -> Result<(), Box<dyn Error>> {
     let shares: Vec<[f64; 2]> = report.refused_shares().collect();
     let most = shares.iter().flatten().fold(0.0, |most: f64, share| most.max(*share)).max(0.001) * 100.0;

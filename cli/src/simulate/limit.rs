@@ -22,7 +22,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::order::Target;
 
-/// A limit that is applied to all requests of a log.
+/// A limit that is applied to all requests in a log.
 pub struct Limit {
     pub name: String,
     config: Config,
@@ -30,8 +30,8 @@ pub struct Limit {
     pub notes: Vec<String>,
 }
 
-/// A limit with the rows of its callers. A limit has two gates if the log has whole seconds, one for each assumption
-/// about the times within a second.
+/// A limit and the rows of its callers. If the time stamps in the log are whole seconds, a limit has two gates: one for
+/// each assumption about the times within a second.
 pub struct Gate {
     clock: ManualClock,
     service: BoxService<Request, StatusCode, Infallible>,
@@ -51,7 +51,7 @@ pub enum Fate {
 }
 
 impl Limit {
-    /// A limit of one quota, or of several quotas that are separated by semicolons, for all requests.
+    /// Creates a limit for all requests from one quota, or from several quotas separated by semicolons.
     pub fn of_quota(quota: &str) -> Result<Limit, String> {
         let text = format!("policies.default.quota = {}", toml::Value::from(quota));
         let config = Config::parse("--quota", &text, |text| toml::from_str(text));
@@ -59,13 +59,13 @@ impl Limit {
         Ok(Limit { name: quota.to_owned(), config, notes: Vec::new() })
     }
 
-    /// The limits of a configuration file, in TOML or JSON.
+    /// Creates a limit from a configuration file in TOML or JSON.
     pub fn of_file(path: &Path) -> Result<Limit, String> {
         let (config, notes) = read_config(path)?;
         Ok(Limit { name: path.display().to_string(), config, notes })
     }
 
-    /// Whether the limit depends on more than the caller of a request.
+    /// Returns whether the limit depends on more than the caller of a request.
     pub fn needs_targets(&self) -> bool {
         self.config.routes().next().is_some() || !self.config.deny_list().is_empty()
     }
@@ -74,13 +74,13 @@ impl Limit {
         let clock = ManualClock::at(Micros::EPOCH);
         let limiter = self.config.limiter(MemoryBackend::builder().clock(clock.clone()).max_rows(max_rows).build());
         let layer = self.config.layer(&limiter.build(), caller()).client_ip(key::client_ip());
-        // A simulation needs no headers and no bodies, and writing them would take most of the time.
+        // A simulation needs no headers or bodies, and writing them would take most of the time.
         let layer = layer.ignore_unmatched_deny_rules().headers(HeaderFamily::None).on_refusal(refused);
         let mut paths: Vec<&str> = self.config.routes().map(|(line, _)| path_of(line)).collect();
         paths.sort_unstable();
         paths.dedup();
         let service = match paths.is_empty() {
-            // Without routes, the layer does not need a router. A router would take most of the time.
+            // Without routes, no router is needed, and a router would take most of the time.
             true => BoxService::new(layer.layer(service_fn(no_content)).map_response(|response| response.status())),
             false => {
                 let router =
@@ -122,7 +122,7 @@ impl Gate {
             Poll::Ready(Ok(StatusCode::TOO_MANY_REQUESTS)) => Fate::Refused,
             Poll::Ready(_) => Fate::Allowed,
             Poll::Pending => {
-                // The request has reserved tokens. It is answered when it is due.
+                // The request has reserved tokens, and is answered when it is due.
                 self.waiting.push(answer);
                 Fate::Delayed
             }
@@ -146,7 +146,7 @@ fn caller() -> impl KeyExtractor {
     key::extension(|caller: &Key| caller.clone())
 }
 
-/// The path of a line such as `POST /todos`.
+/// Returns the path of a route such as `POST /todos`.
 fn path_of(line: &str) -> &str {
     line.split_once(' ').map_or(line, |(_, path)| path)
 }
@@ -164,10 +164,10 @@ pub fn read_config(path: &Path) -> Result<(Config, Vec<String>), String> {
         true => reader.parse(name, &text, |text| serde_json::from_str(text)),
         false => reader.parse(name, &text, |text| toml::from_str(text)),
     };
-    let note = |name: &String| format!("the key {name:?} in the file is not in a log; --key is used for it");
+    let note = |name: &String| format!("the file has the key {name:?}, but a log does not; --key is used instead");
     let mut notes: Vec<String> = names.iter().map(note).collect();
     if policies(&file).any(|policy| policy.get("tiers").is_some()) {
-        notes.push("a log shows no tiers, so all callers count as callers without a tier".to_owned());
+        notes.push("a log does not contain tiers, so all callers count as callers without a tier".to_owned());
     }
     Ok((config.map_err(|error| error.to_string())?, notes))
 }
@@ -195,7 +195,7 @@ fn policies(file: &Value) -> impl Iterator<Item = &Value> {
     file.get("policies").and_then(Value::as_object).into_iter().flat_map(|policies| policies.values())
 }
 
-/// Returns the key extractors that a file names.
+/// Returns the names of the key extractors in a file.
 fn key_names(file: &Value) -> Vec<String> {
     let mut names: Vec<String> = policies(file)
         .filter_map(|policy| policy.get("key")?.as_str().map(str::to_owned))

@@ -18,7 +18,7 @@ use crate::wrong_argument;
 /// Shows what limits would have done to the requests in an access log.
 #[derive(clap::Args, Debug)]
 pub struct Simulate {
-    /// The log, which may be compressed with gzip or Zstandard; `-` is the standard input
+    /// The log, which may be compressed with gzip or Zstandard; `-` means standard input
     log: PathBuf,
     /// A limit for all requests, such as '100/min burst 20'; repeat it to compare several
     #[arg(long, value_name = "QUOTA")]
@@ -28,7 +28,7 @@ pub struct Simulate {
     config: Vec<PathBuf>,
     #[command(flatten)]
     reading: Reading,
-    /// How many of the most refused callers to list
+    /// How many callers to list, those with the most refusals first
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     worst: usize,
     /// Draw the refused requests over time, and the shares of requests and callers that each limit refuses

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Request {
     pub micros: u64,
     pub whole_second: bool,
-    /// The number of the caller.
+    /// The number that identifies the caller.
     pub caller: u32,
     /// The parts that only routes and deny lists need.
     pub target: Option<Box<Target>>,
@@ -35,12 +35,12 @@ pub struct Order {
     seconds: BTreeMap<u64, Vec<Request>>,
     /// The number of seconds for which requests are held.
     held: u64,
-    /// The size of the requests that are held.
+    /// The total size of the requests that are held.
     size: usize,
     max: usize,
     /// All requests before this second have been returned.
     next: u64,
-    /// The requests that came too late to be sorted. They count as requests of the first second that is still held.
+    /// The number of requests that were logged too late to be sorted. They are moved to the second `next`.
     pub late: u64,
 }
 
@@ -71,7 +71,7 @@ impl Order {
         }
     }
 
-    /// Passes all requests that are left to `done`.
+    /// Passes all remaining requests to `done`.
     pub fn finish(self, mut done: impl FnMut(u64, Vec<Request>)) {
         self.seconds.into_iter().for_each(|(second, requests)| done(second, requests));
     }
@@ -93,16 +93,16 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_sorted_while_they_are_held() {
+    fn held_requests_are_sorted_by_time() {
         assert_eq!(order(5, 100, &[10, 12, 11, 10, 14]), (vec![(10, 2), (11, 1), (12, 1), (14, 1)], 0));
     }
 
     #[test]
-    fn late_requests_are_counted_and_keep_their_order() {
+    fn late_requests_are_counted_and_moved_to_a_later_second() {
         assert_eq!(order(5, 100, &[10, 20, 9, 21]), (vec![(10, 1), (11, 1), (20, 1), (21, 1)], 1));
     }
 
-    /// Regression: a compressed log of a few megabytes filled the memory, because only the requests were counted.
+    /// Regression: a compressed log of a few megabytes filled the memory, because the size of requests was ignored.
     #[test]
     fn long_paths_and_user_agents_fill_the_buffer() {
         let (mut order, mut done) = (Order::new(100, 1000), 0);

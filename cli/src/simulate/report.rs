@@ -14,17 +14,17 @@ use crate::log::LineError;
 pub struct Report {
     lines: u64,
     requests: u64,
-    /// The lines that could not be read.
+    /// The number of lines that could not be parsed.
     unread_lines: u64,
     first_unread_line: Option<Unread>,
-    /// Requests that came too late to be sorted by time.
+    /// The number of requests that were logged too late to be sorted by time.
     late: u64,
-    /// Requests whose lines do not name a caller. They are limited together.
+    /// The number of requests whose lines do not name a caller. They are limited together.
     requests_without_caller: u64,
     first: Option<String>,
     last: Option<String>,
     callers: usize,
-    /// The requests of callers beyond the maximum, which were not decided.
+    /// The number of requests from callers beyond the maximum. These requests were not decided.
     requests_of_further_callers: u64,
     busiest_second_per_caller: Option<Percentiles>,
     busiest_minute_per_caller: Option<Percentiles>,
@@ -47,13 +47,13 @@ struct Percentiles {
     most: u32,
 }
 
-/// What a limit would have done. If the log has whole seconds, the first result assumes that all requests of a caller in
-/// a second came together, and the second one that they came evenly.
+/// What a limit would have done. If the time stamps are whole seconds, there are two results. The first assumes that a
+/// caller sends all requests of a second together, and the other assumes that it spreads them evenly.
 #[derive(Debug, Serialize)]
 struct Outcome {
     limit: String,
     results: Vec<Refused>,
-    /// The most refused callers of the first result.
+    /// The most refused callers in the first result.
     worst_callers: Vec<Worst>,
 }
 
@@ -118,10 +118,11 @@ impl Report {
     }
 }
 
-const WHOLE_SECONDS: &str = "the log has whole seconds, so a range is shown: from requests that a caller sent evenly within \
-                             each second, to requests that it sent at the beginning of the second";
+const WHOLE_SECONDS: &str = "the time stamps in the log are whole seconds, so a range is shown: the first number \
+                             assumes that callers spread their requests evenly over each second, the other that they \
+                             send them all at its beginning";
 
-const OPEN_LOOP: &str = "callers that are refused often try again, which a log from before the limit cannot show";
+const OPEN_LOOP: &str = "refused callers often try again, which a log recorded without the limit cannot show";
 
 impl Percentiles {
     fn of(sorted: &[u32]) -> Option<Percentiles> {
@@ -185,17 +186,17 @@ impl fmt::Display for Report {
             }
         }
         if let Some(Unread { line, error }) = &self.first_unread_line {
-            writeln!(f, "unreadable lines: {}, of which the first is line {line}: {error}", self.unread_lines)?;
+            writeln!(f, "unreadable lines: {}; the first is line {line}: {error}", self.unread_lines)?;
         }
         if self.late > 0 {
-            writeln!(f, "requests that came too late to be sorted by time: {}", self.late)?;
+            writeln!(f, "requests that were logged too late to be sorted by time: {}", self.late)?;
         }
         if self.requests_without_caller > 0 {
             writeln!(f, "requests without a caller, which are limited together: {}", self.requests_without_caller)?;
         }
         if self.requests_of_further_callers > 0 {
             let further = self.requests_of_further_callers;
-            writeln!(f, "requests of further callers, which were not decided: {further}; raise --max-callers")?;
+            writeln!(f, "requests not decided because of too many callers: {further}; raise --max-callers")?;
         }
         let width = self.limits.iter().map(|outcome| outcome.limit.chars().count()).max().unwrap_or(0).max(5);
         writeln!(f, "\n{:width$}  {:>24}  {:>24}", "limit", "requests refused", "callers refused")?;

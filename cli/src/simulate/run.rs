@@ -19,10 +19,10 @@ pub struct Reading {
     /// common, combined, caddy, traefik, or an nginx log_format string [default: combined]
     #[arg(long, value_name = "FORMAT", conflicts_with = "field")]
     pub format: Option<Format>,
-    /// A field of JSON lines, such as time=ts; one of time, address, user, method, path, user_agent, duration
+    /// A field of JSON lines, such as time=ts; the names are time, address, user, method, path, user_agent and duration
     #[arg(long, value_name = "NAME=FIELD")]
     pub field: Vec<String>,
-    /// The maximum number of callers to remember; requests of further callers are only counted
+    /// The maximum number of callers to remember; requests from further callers are only counted
     #[arg(long, value_name = "NUMBER", default_value_t = 5_000_000)]
     pub max_callers: u32,
     /// For how many seconds requests are held to sort them by time
@@ -30,19 +30,19 @@ pub struct Reading {
     pub sort_within: u64,
 }
 
-/// The requests of a log, and what the limits would have done.
+/// The requests in a log, and what the limits would have done.
 pub struct Applied {
     pub callers: Callers,
-    /// The number of results of each limit: two if the log has whole seconds, and one otherwise.
+    /// The number of results for each limit: two if the time stamps are whole seconds, otherwise one.
     pub cases: usize,
     pub lines: u64,
     pub requests: u64,
     pub unread: u64,
-    /// The first line that could not be read.
+    /// The first line that could not be parsed.
     pub first_unread: Option<(u64, LineError)>,
-    /// The requests that came too late to be sorted.
+    /// The number of requests that were logged too late to be sorted.
     pub late: u64,
-    /// The requests whose lines do not name a caller. They count as the requests of one caller.
+    /// The number of requests whose lines do not name a caller. They count as requests from a single caller.
     pub without_caller: u64,
 }
 
@@ -119,18 +119,18 @@ impl Applied {
 
     fn nothing_read(&self, log: &Path) -> String {
         let hint = self.first_unread.as_ref().map_or("the log is empty".to_owned(), |(line, LineError(error))| {
-            format!("no line of the log can be read; line {line}: {error}; name its format with --format or --field")
+            format!("no line of the log can be read; line {line}: {error}; set --format or --field")
         });
         format!("{}: {hint}", log.display())
     }
 }
 
-/// An assumption about when the requests of a second were sent, for logs with whole seconds.
+/// An assumption about when requests were sent within a second, for time stamps that are whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Case {
-    /// All requests of a caller in a second are sent at its beginning.
+    /// A caller sends all requests of a second at the beginning of that second.
     Together,
-    /// The requests of a caller in a second are sent evenly.
+    /// A caller spreads its requests evenly over each second.
     Spread,
 }
 

@@ -12,12 +12,12 @@ pub struct Timeline {
 const MAX_PERIODS: usize = 512;
 
 impl Timeline {
-    /// A timeline that begins with this second.
+    /// Creates a timeline that begins with this second.
     pub fn new(first: u64) -> Timeline {
         Timeline { first, width: 1, counts: Vec::new() }
     }
 
-    /// Counts a request. A second before the first one counts as the first.
+    /// Counts a request. A request before the first second counts toward the first second.
     pub fn add(&mut self, second: u64) {
         let since = second.saturating_sub(self.first);
         while since / self.width >= MAX_PERIODS as u64 {
@@ -31,7 +31,7 @@ impl Timeline {
         self.counts[period] += 1;
     }
 
-    /// Returns the middle of each period, as seconds since 1970, and the requests per second in it.
+    /// Returns the middle of each period, as seconds since 1970, and the requests per second in that period.
     pub fn rates(&self) -> impl Iterator<Item = (f64, f64)> {
         let point = |(i, count): (usize, &u32)| {
             let begin = self.first + i as u64 * self.width;

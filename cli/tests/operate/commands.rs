@@ -83,7 +83,7 @@ fn quotas_and_enforcement_are_set_and_restored() {
 
 /// Regression: JSON cannot represent NaN or infinity, so the program's setting was restored instead.
 #[test]
-fn a_share_that_is_not_a_number_is_refused() {
+fn a_share_outside_0_to_1_is_rejected() {
     let service = Service::start();
     service.tollgate(&["enforce", "0.25", "--policy", "hello"]);
     for share in ["NaN", "inf", "1.5", "-0.1"] {
@@ -106,7 +106,7 @@ fn the_table_is_printed_once_without_a_terminal() {
 }
 
 #[test]
-fn errors_say_what_was_expected_and_what_to_do() {
+fn errors_explain_what_was_expected_and_what_to_do() {
     let service = Service::start();
     for (arguments, part) in [
         (&["why", "ada"][..], "`key`: expected a key at byte 0: write \"ada\" in quotes for a string"),

@@ -60,7 +60,7 @@ fn assert_harmless(text: &str) {
 }
 
 #[test]
-fn texts_and_errors_of_the_server_do_not_change_the_terminal() {
+fn texts_and_errors_from_the_server_cannot_control_the_terminal() {
     for status in ["200 OK", "400 Bad Request"] {
         let keys = json!([{"key": ESCAPES, "text": ESCAPES, "count": 1, "refused": ESCAPES, "policy": ESCAPES,
             "reason": ESCAPES, "retry_after_ms": u64::MAX}]);
@@ -93,7 +93,7 @@ fn texts_and_errors_of_the_server_do_not_change_the_terminal() {
 }
 
 #[test]
-fn the_token_does_not_follow_a_redirect() {
+fn the_token_is_not_sent_to_the_target_of_a_redirect() {
     let other = Server::json("200 OK", &json!({"policies": []}));
     for status in [301, 302, 303, 307, 308] {
         let to = format!("location: http://{}/policies", other.address);
@@ -109,7 +109,7 @@ fn the_token_does_not_follow_a_redirect() {
 }
 
 #[test]
-fn answers_of_any_shape_and_length_are_read_or_refused() {
+fn malformed_and_long_answers_do_not_crash_the_command() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let long = format!("{:?}", "x".repeat(20_000_000));
     for body in ["7", "null", "[]", "{}", r#"{"policies":7,"keys":"x","blocks":{}}"#, "", "{", &deep, &long] {

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::service::{Service, run};
 
 #[test]
-fn the_commands_in_the_readme_work_as_they_are_written() {
+fn the_commands_in_the_readme_work_as_written() {
     let readme = include_str!("../../../README.md");
     let section = readme.split("## Operate a running service").nth(1).unwrap().split("\n## ").next().unwrap();
     let block = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();

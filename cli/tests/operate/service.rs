@@ -1,4 +1,4 @@
-//! A service with the admin router, for the tests of the commands.
+//! A service with the admin router, for testing the commands.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,8 +16,8 @@ use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, 
 pub const TOKEN: &str = "correct-horse-battery";
 pub const READER: &str = "a token that may only read";
 
-/// Each name may send five requests per hour, so no token is refilled during a test. The service stops when this value
-/// is dropped.
+/// A running service that allows five requests per hour for each name, so no token is refilled during a test. The
+/// service stops when this value is dropped.
 pub struct Service {
     _runtime: Runtime,
     pub limiter: RateLimiter,
@@ -50,7 +50,7 @@ impl Service {
         format!("http://{}/admin/limits", self.address)
     }
 
-    /// Sends requests as this name.
+    /// Sends requests under this name.
     pub fn request(&self, name: &str, times: usize) {
         for _ in 0..times {
             let mut stream = TcpStream::connect(self.address).unwrap();

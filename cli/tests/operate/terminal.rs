@@ -1,4 +1,4 @@
-//! The live table in a terminal multiplexer: it is updated, and it survives resizing and a server that stops.
+//! The live table in a terminal multiplexer: updates, resizing, and a restart of the server.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Tmux {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Waits until the screen satisfies a condition, and returns it.
+    /// Waits until the screen meets a condition. Returns the screen.
     fn wait_for(&self, what: &str, condition: impl Fn(&str) -> bool) -> String {
         let begin = Instant::now();
         loop {
@@ -32,7 +32,7 @@ impl Tmux {
             if condition(&screen) {
                 return screen;
             }
-            assert!(begin.elapsed() < Duration::from_secs(30), "{what}: not on the screen:\n{screen}");
+            assert!(begin.elapsed() < Duration::from_secs(30), "timed out waiting for {what}; screen:\n{screen}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -45,7 +45,7 @@ impl Drop for Tmux {
 }
 
 #[test]
-fn the_live_table_survives_resizing_and_a_server_that_goes_away() {
+fn the_live_table_survives_resizing_and_a_restart_of_the_server() {
     let service = Service::start();
     service.request("ada", 8);
     let address = service.address;
@@ -73,8 +73,8 @@ fn the_live_table_survives_resizing_and_a_server_that_goes_away() {
     tmux.wait_for("the large table", |screen| screen.contains("user-11-") && screen.starts_with("charges since"));
 
     drop(service);
-    tmux.wait_for("the server is gone", |screen| screen.contains("cannot reach") && screen.contains("path(name):ada"));
+    tmux.wait_for("the server to stop", |screen| screen.contains("cannot reach") && screen.contains("path(name):ada"));
     let service = Service::start_at(&address.to_string());
     service.request("eve", 3);
-    tmux.wait_for("the server is back", |screen| screen.contains("3            0  path(name):eve"));
+    tmux.wait_for("the server to restart", |screen| screen.contains("3            0  path(name):eve"));
 }

@@ -1,7 +1,7 @@
-//! Prints random decisions of a limiter on lists of quotas, most of which have shards.
+//! Prints a limiter's decisions on random lists of quotas. Most of the quotas have shards.
 //!
-//! Each line is either an array with the snapshots of the limits or an object with a decision. A decision is based on
-//! the last array before it, and is made at the instant of that array's snapshots or later.
+//! Each line is either an array of snapshots of the limits or an object with a decision. Every decision is based on the
+//! most recent array, and is made at the time of the snapshots or later.
 
 use std::future::Future;
 use std::io::Write;
@@ -17,7 +17,7 @@ use tollgate::{Charge, MemoryBackend, Policy, Quota, RateLimiter};
 use super::random::{Random, ask, instant, quota};
 use super::{SnapshotFields, object, or_null, verdict};
 
-/// Prints `count` decisions.
+/// Prints at least `count` decisions.
 pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
     let mut printed = 0;
     while printed < count {
@@ -39,7 +39,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
             let rows = snapshots[random.below(snapshots.len() as u64) as usize].rows();
             let (quota, state) = rows[random.below(rows.len() as u64) as usize];
             let ask = ask(random, &quota, state.spent);
-            // For lists, the client supports only requests without reservations.
+            // The client's stores never make reservations, so most requests do not allow them.
             let ask = if random.one_in(2) { Ask::cost(ask.tokens()) } else { ask };
             let decisions = limiter.check(ask);
             writeln!(out, "{}", line(&snapshots, limiter.clock_now(), ask, &decisions))
@@ -52,9 +52,9 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
 
 /// The number of decisions on each list of snapshots.
 const DECISIONS: u64 = 16;
-/// Enough for four quotas with 64 shards of two rows each, even if some parts of the table fill up before others.
+/// Enough for four quotas with 64 shards and two rows per shard, even if some parts of the table fill up before others.
 const MAX_ROWS: usize = 16_384;
-/// The year 2200. At the last instant, in 2255, a memory backend considers all rows expired.
+/// The year 2200, well before the last instant (in 2255), at which a memory backend considers all rows expired.
 const LATEST: Micros = Micros::new(7_258_118_400_000_000);
 const KEY: u64 = 7;
 
@@ -70,7 +70,7 @@ impl Limiter {
         tollgate::clock::Clock::now(&self.clock)
     }
 
-    /// Makes random charges, which leave a different number of tokens in each shard.
+    /// Makes random charges, so that the shards have different numbers of tokens.
     fn spend(&self, random: &mut Random) {
         for policy in &self.policies {
             let quota = policy.quotas()[random.below(policy.quotas().len() as u64) as usize];
@@ -129,7 +129,7 @@ fn line(snapshots: &[Snapshot], now: Micros, ask: Ask, decisions: &Decisions) ->
     ])
 }
 
-/// Returns the decision that is computed from one snapshot.
+/// Returns the decision computed from one snapshot, in JSON.
 fn projected(snapshot: &Snapshot, now: Micros, ask: Ask) -> String {
     let best = snapshot.project(now, ask);
     let is_best = |(quota, state): &&(Quota, _)| step(quota, state, now, ask) == best;
@@ -165,7 +165,7 @@ fn policies(random: &mut Random) -> Vec<Policy> {
     policies
 }
 
-/// Returns a quota with as many shards as the quotas of `like` or, without `like`, with a random number of shards.
+/// Returns a quota that has as many shards as the quotas of `like`, or a random number of shards if `like` is `None`.
 fn divided(random: &mut Random, like: Option<&Policy>) -> Quota {
     let shards = like.map_or([1, 2, 7, 64][random.below(4) as usize], |policy| policy.quotas()[0].get_shards());
     loop {
@@ -196,7 +196,7 @@ fn changed(random: &mut Random, policy: &Policy) -> Option<Policy> {
 }
 
 /// Returns the instant of the next decision: `now`, a random later instant, the retry time or due time, or one
-/// microsecond before that time.
+/// microsecond before the retry time or due time.
 fn later(random: &mut Random, quota: &Quota, now: Micros, decisions: &Decisions) -> Micros {
     let wait = if decisions.is_allowed() { Some(decisions.delay()) } else { decisions.retry_after() };
     let wait = wait.map_or(0, |wait| wait.as_micros() as u64);

@@ -1,8 +1,8 @@
-//! Prints the crate's decisions on random requests, in JSON. The client's tests compare these decisions with the
+//! Prints the crate's decisions on random requests as JSON. The client's tests compare these decisions with the
 //! client's.
 //!
 //! The first argument is `rows` for decisions by the algebra on single rows, or `lists` for decisions by a limiter on
-//! several quotas with shards. The second argument is the number of decisions, and the third is the random seed.
+//! several quotas with shards. The second argument is the minimum number of decisions. The third is the random seed.
 
 mod lists;
 mod random;
@@ -31,13 +31,13 @@ fn main() {
     }
 }
 
-/// Prints `count` decisions on single rows, one JSON object per line.
+/// Prints at least `count` decisions on single rows, one JSON object per line.
 fn print_rows(count: u64, random: &mut Random, out: &mut impl Write) {
     let mut printed = 0;
     while printed < count {
         let Some(quota) = quota(random) else { continue };
         let reader = Reader::of(quota);
-        // A sequence of decisions produces realistic rows. Some start with an arbitrary row or with a foreign row.
+        // A sequence of decisions produces realistic rows. Some sequences start with an arbitrary or foreign row.
         let mut now = instant(random);
         let mut state = if random.one_in(2) { State::default() } else { row(random, &quota, now) };
         state.stamp = algorithm::stamp(&quota);
@@ -156,7 +156,7 @@ fn or_null(value: Option<impl Debug>) -> String {
 
 // Available tokens
 
-/// Reads the available tokens of any row. Only a limiter's snapshot has an `available` method, so the reader uses a
+/// Computes the tokens available in any row. Only a limiter's snapshot has an `available` method, so the reader uses a
 /// limiter whose backend returns the row in `stored`.
 struct Reader {
     limiter: RateLimiter,

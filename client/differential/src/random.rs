@@ -64,7 +64,7 @@ pub fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     State { spent: random.spent(quota.get_capacity()), at, carry, stamp: algorithm::stamp(quota), ..State::default() }
 }
 
-/// Returns a row that another quota wrote. Its count and its expiry may be realistic or arbitrary.
+/// Returns a row that another quota wrote. The row's count and expiry may be realistic or arbitrary.
 pub fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
     let writer = match random.below(3) {
         // The other quota has the same period and start.
@@ -110,7 +110,7 @@ pub fn instant(random: &mut Random) -> Micros {
 }
 
 /// Returns the instant of the next decision: the retry time or due time of `step`, one microsecond before that time, or
-/// any other instant.
+/// another random instant.
 pub fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros {
     if let Verdict::Deny { retry: Some(time) } | Verdict::Reserve { wait: time } = step.verdict {
         let time = time.as_micros() as u64;
@@ -181,7 +181,7 @@ impl Random {
         ((self.bits() | 1 << 63) >> shift).clamp(1, most)
     }
 
-    /// Returns a fraction or a small multiple of `number`, or a number close to it.
+    /// Returns a number close to `number`, a fraction of `number`, or a small multiple of `number`.
     pub fn near(&mut self, number: u64) -> u64 {
         match self.below(4) {
             0 => number.saturating_sub(self.below(3)),

@@ -3,10 +3,11 @@ import type { Algorithm } from '../snapshot.js';
 
 /** The stored state of one key under one policy. Spent tokens are a debt that is repaid as time passes. */
 export interface Row {
-  /** The tokens that have been spent and not yet repaid as of `ts`. */
+  /** The number of tokens spent but not yet repaid as of `ts`. */
   readonly spent: number;
   /**
-   * The instant from which `spent` is repaid, in microseconds since the Unix epoch. For windows, this is a boundary.
+   * The instant from which `spent` is repaid, in microseconds since the Unix epoch. For the window algorithms, this is
+   * the boundary at which a window begins.
    */
   readonly ts: number;
   /** For a sliding window, the count of the previous window; otherwise 0. */
@@ -29,7 +30,7 @@ export interface Algebra {
   within(row: Row, now: number, level: number): boolean;
   /**
    * Returns the first instant at which `within` is true if nothing more is spent. This instant may be beyond `LAST`.
-   * Returns `ALREADY` if `within` is true from the beginning.
+   * Returns `ALREADY` if `within` is true from the start.
    *
    * A sum or product beyond 2^53 is never rounded to a value below 2^53. An instant beyond `LAST` therefore remains
    * beyond `LAST`, and doubles lead to the same decisions as the server's larger integers.
@@ -45,7 +46,7 @@ export const LAST = Number.MAX_SAFE_INTEGER;
 
 export const ALREADY = -1;
 
-/** Searches for the first microsecond at which `enough` is true. Starts at `guess`, which was rounded twice. */
+/** Returns the first microsecond at which `enough` is true. `guess` may be off by a few microseconds. */
 export function tighten(guess: number, enough: (elapsed: number) => boolean): number {
   let elapsed = guess;
   for (let i = 0; i < 4; i++) {

@@ -42,7 +42,7 @@ export function isBoundary(config: RateLimitConfig, ts: number): boolean {
   return begin(index(ts)) === ts;
 }
 
-/** Converts a foreign row to a row of the reader's quota that is repaid from `now` on. The counts are not reduced. */
+/** Converts a foreign row to a row of the reader's quota as of `now`, without reducing the counts. */
 export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);
@@ -58,8 +58,8 @@ export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
 }
 
 /**
- * Returns the row with less debt: either `rolled`, whose debt is `spent`, or `row` after it has been repaid until `now`
- * at the rate of the bucket that wrote it.
+ * Returns the row with less debt: either `rolled`, whose debt is `spent`, or `row` after repayment until `now` at the
+ * rate of the bucket that wrote it.
  */
 export function rollFaster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
   const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));

@@ -10,10 +10,10 @@ import { windowsOf } from './windows.js';
  * instant.
  */
 export interface Reservations {
-  /** Returns the due time of a reservation of `cost` tokens that is made at `now`. */
+  /** Returns the due time of a reservation for `cost` tokens that is made at `now`. */
   due(row: Row, now: number, cost: number): number;
   /**
-   * Returns when a reservation of `cost` tokens that is denied at `now` would be granted. A foreign row must not have
+   * Returns when a reservation for `cost` tokens that is denied at `now` would be granted. A foreign row must not have
    * been rolled.
    */
   retryAt(row: Row, now: number, cost: number): number;
@@ -52,8 +52,7 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
     } else if (reading === FASTER_BUCKET) {
       before = first(now, clear, holds);
     } else {
-      // As long as the counts do not decrease, only the wait changes. It becomes shorter until the window ends or, for a
-      // bucket, until `state.ts`.
+      // The counts stay the same, but the wait gets shorter until the window ends or, for a bucket, until `state.ts`.
       const { index, begin } = windowsOf(config);
       before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
     }
@@ -70,8 +69,8 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
       return Infinity;
     }
     const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
-    // At `clear`, all debt is repaid, but a call that costs more than the capacity may still have to wait too long.
-    // This wait stays the same for a bucket, but becomes shorter toward the end of a window.
+    // At `clear`, all debt is repaid. Even so, a request that costs more than the capacity may have to wait too long.
+    // For a bucket, this wait never changes. For a window, it becomes shorter toward the end of the window.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {
       return at;

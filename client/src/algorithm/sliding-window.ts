@@ -15,7 +15,7 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
   const { index, begin, offset } = windowsOf(config);
 
   /** Returns what the previous window's `count` contributes, `elapsed` microseconds into this window. */
-  // Without the minimum, the quotient may exceed `count` at the start of a window, because it is rounded twice.
+  // Without the minimum, the quotient could exceed `count` at the start of a window, because it is rounded twice.
   const weighted = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
   /**
    * Returns what the previous window's count contributes at `now`. If the row is ahead of the clock, `now` is treated
@@ -54,7 +54,7 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
       const room = level - row.spent;
       const window = index(row.ts);
       if (room < 0) {
-        // The level is reached in the next window, for which this window is the previous one.
+        // The level is reached in the next window, when this window's count has become the previous count.
         return begin(window + 1, elapsedUntil(row.spent, level));
       }
       // The level is reached later in this window, when the previous window contributes less.

@@ -3,9 +3,9 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra } from './algebra.js';
 
 /**
- * The token bucket, in which spent tokens are repaid smoothly. `ts` advances only by whole grains, so stored counts are
- * always whole tokens. If `rate / period` in lowest terms is `n / d`, a grain is the `d` microseconds in which `n`
- * tokens are repaid. Only repayments within the current grain are computed in floating point.
+ * The token bucket, in which spent tokens are repaid smoothly. If `rate / period` is `n / d` in lowest terms, `n`
+ * tokens are repaid in `d` microseconds, which are called a grain. `ts` advances only by whole grains, so stored counts
+ * stay whole. Only repayments within the current grain are computed in floating point.
  */
 export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
   const common = greatestCommonDivisor(rate, period);

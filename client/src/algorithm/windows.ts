@@ -7,7 +7,7 @@ export interface Windows {
   index(now: number): number;
   /** Returns the instant `offset` microseconds into window `index`, but never an instant before the epoch. */
   begin(index: number, offset?: number): number;
-  /** Returns the microseconds from the start of the window to `now`. */
+  /** Returns the number of microseconds from the start of the window that contains `now` to `now`. */
   offset(now: number): number;
 }
 

@@ -30,7 +30,7 @@ class Channel extends MessageChannel {
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true, MessageChannel: Channel });
 
 test(`React ${version}`, async (t) => {
-  await t.test('components with the same url share one request, even in strict mode', async (t) => {
+  await t.test('components with the same URL share one request, even in strict mode', async (t) => {
     const { page, urls, options } = await pageOf(t);
     await page.show(
       <>
@@ -43,11 +43,11 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(page.buttons(), ['again in 6 s', 'again in 12 s']);
   });
 
-  await t.test('the button is disabled by the last token and enabled after the wait, without a request', async (t) => {
+  await t.test('spending the last token disables the button until the wait ends, and sends no request', async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = snapshot({ spent: 9 });
     await page.show(<Send source={w.store} />);
-    assert.deepEqual(page.buttons(), ['send'], 'before the first snapshot');
+    assert.deepEqual(page.buttons(), ['send'], 'the button is enabled before the first snapshot');
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['send']);
     await act(() => w.store.spend());
@@ -118,7 +118,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(w.timers(), 0);
   });
 
-  await t.test('the returned functions never change, so that effects can use them', async (t) => {
+  await t.test('the returned functions never change, so effects can depend on them', async (t) => {
     const { page, w } = await pageOf(t);
     const seen = new Set<unknown>();
     function Plain(): ReactNode {
@@ -132,7 +132,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(seen.size, 4);
   });
 
-  await t.test('a component keeps its store even where stores are not shared', async (t) => {
+  await t.test('a component keeps its store between renders even if stores are not shared', async (t) => {
     const { page, urls, options } = await pageOf(t);
     Reflect.deleteProperty(globalThis, 'document');
     await page.show(<Send source="/own" options={options} />);
@@ -142,7 +142,7 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(urls, ['/own']);
   });
 
-  await t.test('login and logout replace the state of the previous user', async (t) => {
+  await t.test('signing in or out replaces the state of the previous user', async (t) => {
     const { page, w } = await pageOf(t);
     const users: (string | null)[] = [];
     const fetch = async (_url: unknown, init?: RequestInit): Promise<Response> => {
@@ -155,7 +155,7 @@ test(`React ${version}`, async (t) => {
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
     await page.show(<Send source="/login" options={as('ada')} />);
-    assert.deepEqual(users, ['ada'], 're-rendering does not fetch');
+    assert.deepEqual(users, ['ada'], 're-rendering sends no request');
 
     await page.show(<Send source="/login" options={as('grace')} />);
     assert.deepEqual(page.buttons(), ['send'], 'no state of the previous user remains');
@@ -208,7 +208,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(createRateLimit({ ...options, url: '/both' }).getStatus().known, false);
   });
 
-  await t.test('a server renders the button without a request, and the page hydrates it', async (t) => {
+  await t.test('the server renders the button without a request, and the page hydrates the button', async (t) => {
     const urls: string[] = [];
     const fetch = async (url: unknown): Promise<Response> => {
       urls.push(String(url));
@@ -222,7 +222,7 @@ test(`React ${version}`, async (t) => {
     await page.show(<Send source="/hydrated" options={options} />);
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
-    assert.equal(urls.length, 0, 'the server does not keep the store');
+    assert.equal(urls.length, 0, 'the store from server rendering never sends a request');
   });
 });
 

@@ -6,7 +6,7 @@ static SEND_MESSAGE: Policy = Policy::new("sendMessage", Quota::token_bucket(10,
 static SIGN_UP: Policy = Policy::new("signUp", Quota::fixed_window(100, HOUR));
 
 pub async fn send(limiter: &RateLimiter, user: &str, text: &str) -> Result<(), LimitError> {
-    // Refunded if this function returns before `into_receipt`, for example if storing fails.
+    // The charge is refunded if this function returns early, for example because storing fails.
     let charge = limiter.acquire(&SEND_MESSAGE, user).hold().await?;
     insert_message(user, text).await;
     charge.into_receipt();

@@ -33,7 +33,7 @@ pub fn app() -> Router {
 
 fn refuse(error: GovernorError) -> Response<Body> {
     let GovernorError::TooManyRequests { wait_time, .. } = error else { return error.into() };
-    let (mut parts, _) = error.into_response().into_parts(); // with their headers
+    let (mut parts, _) = error.into_response().into_parts(); // keeps the headers
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Response::from_parts(parts, Body::from(format!(r#"{{"error":"too_many_requests","retry_in":{wait_time}}}"#)))
 }

@@ -1,4 +1,4 @@
-//! Tests of rows that another quota wrote.
+//! Tests of rows that were written under another quota.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn alternating_quotas_admit_no_more_than_the_larger_quota() {
 }
 
 #[test]
-fn a_downgrade_denies_for_no_longer_than_the_old_quota_takes_to_repay_the_debt() {
+fn a_downgrade_denies_calls_for_no_longer_than_the_old_quota_would_take_to_repay_the_debt() {
     let millis = Duration::from_millis;
     for (old, new, first) in [
         (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE), millis(56_460)),
@@ -82,7 +82,7 @@ fn an_expired_row_counts_as_unspent() {
 }
 
 #[test]
-fn counts_of_another_algorithm_are_kept_in_full_until_they_expire() {
+fn counts_from_another_algorithm_are_kept_in_full_until_the_row_expires() {
     let bucket = Quota::token_bucket(10, MINUTE);
     let state = charged(&bucket, &State::default(), NOW, 8);
     let window = Quota::fixed_window(10, SECOND).start(Duration::ZERO);
@@ -126,7 +126,7 @@ fn both_counts_carry_over_between_sliding_windows_with_the_same_period() {
 }
 
 #[test]
-fn a_row_that_never_expires_is_repaid_only_by_the_current_quota() {
+fn a_row_that_never_expires_is_not_repaid_at_the_old_rate() {
     let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(5, MINUTE));
     let state = State { clear: Micros::MAX, ..charged(&old, &State::default(), NOW, 10) };
     assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(72 * SECOND));
@@ -140,7 +140,7 @@ fn a_row_that_never_expires_is_repaid_only_by_the_current_quota() {
     assert_eq!((longer.spent, longer.clear), (1005.0, Micros::MAX));
 }
 
-/// The wait for a reservation shrinks as the end of the window, or the time of the row, comes closer.
+/// The foreign row does not change, but the wait for a reservation shrinks.
 #[test]
 fn a_reservation_with_a_wait_limit_can_be_granted_before_a_foreign_row_expires() {
     let (bucket, window) = (Quota::token_bucket(10, HOUR), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));

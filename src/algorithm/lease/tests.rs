@@ -1,4 +1,4 @@
-//! Tests of the arithmetic of leases: retry times of denials, and reports.
+//! Tests of the lease arithmetic, including reports and retry times.
 
 use super::*;
 use crate::algorithm::{MINUTE, SECOND};
@@ -13,7 +13,7 @@ fn retry(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros, a
 }
 
 #[test]
-fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
+fn the_retry_time_is_the_rest_of_the_lease_time_plus_the_refill_time() {
     // 50 tokens stay spent until the leases end in 4 seconds. A cost of 60 fits once 10 of them have been refilled.
     let quota = Quota::token_bucket(1, SECOND).capacity(100);
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 50, last: 0 };
@@ -28,7 +28,7 @@ fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
 }
 
 #[test]
-fn a_retry_time_is_the_first_instant_at_which_the_same_charge_is_allowed() {
+fn a_denied_charge_is_allowed_at_its_retry_time_and_no_earlier() {
     let quotas = [
         Quota::token_bucket(30, SECOND).capacity(90),
         Quota::fixed_window(40, SECOND).capacity(60).start(Duration::ZERO),
@@ -52,7 +52,7 @@ fn a_retry_time_is_the_first_instant_at_which_the_same_charge_is_allowed() {
             let Verdict::Deny { retry: Some(retry) } = denied.verdict else { continue };
             let context = format!("quota {i}, round {round}, cost {cost}, {retry:?}");
             assert!(decide(now + retry).is_allowed(), "{context}: denied at the retry time");
-            assert!(!decide(now + (retry - Duration::from_micros(1))).is_allowed(), "{context}: allowed earlier");
+            assert!(!decide(now + (retry - Duration::from_micros(1))).is_allowed(), "{context}: allowed too early");
         }
     }
 }
@@ -72,7 +72,7 @@ fn a_report_for_an_ended_generation_or_an_earlier_row_is_ignored() {
 }
 
 #[test]
-fn a_lease_is_at_most_half_of_the_available_tokens_and_of_the_capacity() {
+fn a_lease_takes_at_most_half_of_the_tokens_that_can_be_leased() {
     let quota = Quota::token_bucket(1, MINUTE).capacity(100);
     let granted = |spent: u64, tokens| {
         let state = step(&quota, &State::default(), NOW, Ask::cost(spent)).state;
@@ -84,7 +84,7 @@ fn a_lease_is_at_most_half_of_the_available_tokens_and_of_the_capacity() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
+fn leases_end_within_two_periods_even_if_the_clock_is_set_back() {
     let quota = Quota::token_bucket(1, MINUTE).capacity(100);
     let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 20);
     let earlier = Micros::new(NOW.get() - 3_600_000_000);
@@ -92,7 +92,7 @@ fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
     assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
 }
 
-/// Under the second quota, a bucket is full after ten microseconds, so a row that is further ahead is dropped.
+/// Before the second report is applied, the row is dropped because it is too far ahead of the clock.
 #[test]
 fn reports_after_the_clock_was_set_back_do_not_make_spent_tokens_negative() {
     let now = NOW;
@@ -139,20 +139,20 @@ fn a_lease_has_at_least_two_tokens_and_identifies_its_row() {
 }
 
 #[test]
-fn the_time_at_which_a_row_is_cleared_is_computed_only_for_rows_with_leases() {
+fn the_expiry_is_recomputed_only_for_rows_with_leases() {
     let quota = Quota::token_bucket(1, SECOND).capacity(100);
     let state = step(&quota, &State::default(), NOW, Ask::cost(20)).state;
     let unknown = State { clear: Micros::EPOCH, ..state };
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 5, last: 0 };
     assert_eq!(lease(&quota, &unknown, &outstanding, NOW, &[], 0).state, state);
     assert_eq!(lease(&quota, &unknown, &Outstanding::default(), NOW, &[], 0).state, unknown);
-    // A row that was written under another quota is unchanged.
+    // A row written under another quota stays unchanged.
     let other = State { stamp: state.stamp ^ 1, clear: NOW + MINUTE, ..state };
     assert_eq!(lease(&quota, &other, &Outstanding::default(), NOW, &[], 0).state, other);
 }
 
 #[test]
-fn a_row_above_the_floor_is_unchanged_even_by_a_report() {
+fn a_row_above_the_floor_stays_unchanged() {
     let quota = Quota::token_bucket(1, SECOND).capacity(100);
     let state = step(&quota, &State::default(), NOW, Ask::cost(50)).state;
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 20, last: 0 };
@@ -171,7 +171,7 @@ fn a_row_below_the_floor_is_raised_to_the_floor() {
     assert_eq!((raised.spent, raised.at), (20.0, NOW + SECOND));
     assert_eq!(raised, step(&bucket, &State::default(), NOW + SECOND, Ask::cost(20)).state);
 
-    // 20 tokens are outstanding, and only 5 are spent in the second window, so 15 of them were spent in the first.
+    // Raising the second window from 5 to 20 tokens moves 15 tokens out of the first window.
     let sliding = Quota::sliding_window(50, SECOND).start(Duration::ZERO);
     let state = step(&sliding, &State::default(), NOW, Ask::cost(30)).state;
     let state = step(&sliding, &state, NOW + SECOND, Ask::cost(5)).state;
@@ -181,7 +181,7 @@ fn a_row_below_the_floor_is_raised_to_the_floor() {
 }
 
 #[test]
-fn raising_a_bucket_to_the_floor_moves_it_to_the_present() {
+fn raising_a_bucket_to_the_floor_sets_its_time_to_now() {
     let (quota, begin) = (Quota::token_bucket(10, MINUTE), Micros::new(1_000_000_000));
     // After seven seconds, one of the two spent tokens and a sixth of the other have been refilled.
     let now = begin + 7 * SECOND;

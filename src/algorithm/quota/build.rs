@@ -10,7 +10,7 @@ use super::{Algorithm, Phase, Quota, UNLIMITED};
 impl Quota {
     pub(crate) const fn base(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         if rate == 0 || rate > Quota::MAX_TOKENS {
-            return Err(QuotaError::new("rate is ", rate, "; it must be from 1 to 999999999999999 tokens"));
+            return Err(QuotaError::new("rate is ", rate, "; it must be between 1 and 999999999999999 tokens"));
         }
         if period.subsec_nanos() % 1000 != 0 {
             return Err(QuotaError::new(
@@ -23,7 +23,7 @@ impl Quota {
             return Err(QuotaError::new(
                 "period is ",
                 period.as_secs(),
-                " s; it must be from 1 microsecond to 100 years",
+                " s; it must be between 1 microsecond and 100 years",
             ));
         }
         let micros = period.as_micros() as u64;
@@ -43,7 +43,7 @@ impl Quota {
         .finish()
     }
 
-    /// Scales the rate, the capacity and the reservable tokens by `share` (0 to 1). Rounds down, but not below one.
+    /// Scales the rate, the capacity and the reservable tokens by `share` (0 to 1). Rounds down, but never to zero.
     pub(crate) fn scaled(&self, share: f64) -> Quota {
         let of = |tokens: u64| match tokens {
             0 | UNLIMITED => tokens,
@@ -54,7 +54,7 @@ impl Quota {
                 let (capacity, max_reserved) = (of(self.capacity), of(self.max_reserved));
                 Quota { capacity, max_reserved, phase: self.phase, start: self.start, ..base }.finish()
             })
-            // If the rounded rate repays the reservations too slowly, the scaled quota is invalid.
+            // The scaled quota is invalid if the rounded-down rate would take too long to refill it.
             .unwrap_or(*self)
     }
 
@@ -86,8 +86,8 @@ impl Quota {
     }
 
     pub(super) const fn micros_to_fill(&self) -> u128 {
-        // Use at least one token. With a capacity of 0, the refill time would be 0, and even the smallest backward step
-        // of the clock would count as a jump.
+        // A capacity of 0 counts as one token. Otherwise, the refill time would be 0, and even the smallest backward
+        // step of the clock would count as a jump.
         self.micros_to_repay(if self.capacity == 0 { 1 } else { self.capacity })
     }
 

@@ -30,7 +30,7 @@ pub enum Algorithm {
     TokenBucket,
     /// Adds `rate` tokens at each window boundary; unused tokens roll over, up to `capacity`.
     FixedWindow,
-    /// Counts the current window fully, and the previous window in proportion to its overlap with the last `period`.
+    /// Counts the current window in full, and the previous window in proportion to its overlap with the last `period`.
     SlidingWindow,
 }
 
@@ -46,7 +46,7 @@ impl Algorithm {
         }
     }
 
-    /// The word for the algorithm in the text form of a quota. A token bucket has no such word.
+    /// The word for the algorithm in the text form of a quota. A token bucket has none.
     pub(crate) const fn word(self) -> Option<&'static str> {
         match self {
             Algorithm::TokenBucket => None,
@@ -64,10 +64,10 @@ impl Algorithm {
         matches!(self, Algorithm::SlidingWindow)
     }
 
-    /// The number of low bits of a [stamp](Quota::stamp) that contain the [`tag`](Algorithm::tag).
+    /// The number of low bits that the [`tag`](Algorithm::tag) occupies in a [stamp](Quota::stamp).
     pub(crate) const TAG_BITS: u32 = 3;
 
-    /// The algorithm's number in a [stamp](Quota::stamp), which is never 0.
+    /// The nonzero number that identifies the algorithm in a [stamp](Quota::stamp).
     pub(crate) const fn tag(self) -> u32 {
         self as u32 + 1
     }
@@ -92,7 +92,7 @@ impl Algorithm {
 /// // Ten tokens immediately, and fifty more for callers that wait up to five seconds.
 /// let patient = Quota::token_bucket(10, SECOND).max_reserved(50);
 /// let error = Quota::try_sliding_window(0, MINUTE).unwrap_err();
-/// assert_eq!(error.to_string(), "rate is 0; it must be from 1 to 999999999999999 tokens");
+/// assert_eq!(error.to_string(), "rate is 0; it must be between 1 and 999999999999999 tokens");
 /// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
 ///
@@ -126,18 +126,18 @@ const UNLIMITED: u64 = u64::MAX;
 
 impl Quota {
     /// The largest number of tokens in a quota or cost: `10^15 - 1`. This is the largest integer that a structured
-    /// header can contain (RFC 9651, section 3.3.1), and it is exact in an `f64`.
+    /// field can contain (RFC 9651, section 3.3.1), and it is exact in an `f64`.
     pub const MAX_TOKENS: u64 = 999_999_999_999_999;
 
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time to refill the capacity or the reservable tokens: `2^53 - 1` microseconds (285 years).
+    /// The longest permitted time to refill the capacity or the reservable tokens: `2^53 - 1` microseconds (285 years).
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
     /// Creates a token bucket, which continuously refills `rate` tokens per `period` and holds up to `rate` tokens. Set
     /// a smaller [`capacity`](Quota::capacity) to limit bursts: without one, `token_bucket(3600, HOUR)` allows all 3600
-    /// tokens in one second. At most `capacity + rate * interval / period` tokens are admitted in any interval.
+    /// tokens to be spent in one second. Any interval admits at most `capacity + rate * interval / period` tokens.
     ///
     /// # Panics
     /// Panics if `rate` is 0 or over [`Quota::MAX_TOKENS`], or if `period` is 0, over [`Quota::MAX_PERIOD`] or not a
@@ -149,7 +149,7 @@ impl Quota {
 
     /// Creates a fixed window, which adds `rate` tokens at each boundary. By default, unused tokens expire at the next
     /// boundary; with a larger [`capacity`](Quota::capacity), they roll over. Boundaries are one `period` apart. Unless
-    /// [`start`](Quota::start) sets them, they differ from key to key, so that not all keys are reset at the same
+    /// [`start`](Quota::start) sets them, they differ from key to key, so that keys are not all reset at the same
     /// instant. A new key has the full capacity, and its first window may be short.
     ///
     /// # Panics
@@ -159,13 +159,13 @@ impl Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// Creates a sliding window, which limits the tokens spent in the last `period` to `limit`. Their number is an
-    /// estimate, which assumes that the tokens of the previous window were spent evenly. Windows are aligned to UTC
+    /// Creates a sliding window, which limits the tokens spent in the last `period` to `limit`. The estimate
+    /// assumes that the previous window's tokens were spent evenly. Windows are aligned to UTC
     /// unless [`start`](Quota::start) is set.
     ///
     /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary. It
     /// can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a window; see [the worst
-    /// window](crate::docs::choosing#the-worst-window). It has no reservations, and its capacity is its limit.
+    /// window](crate::docs::choosing#the-worst-window). Reservations are not supported. The capacity equals the limit.
     ///
     /// # Panics
     /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
@@ -198,8 +198,8 @@ impl Quota {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
 
-    /// Sets how many tokens can be spent at once after a long idle period. The default is `rate`. If reservations are
-    /// allowed, the capacity may be 0. There are then no bursts, and requests are spaced evenly.
+    /// Sets how many tokens can be spent at once after a long idle period. The default is `rate`. A capacity of 0,
+    /// which requires reservations, prevents bursts and spaces requests evenly.
     ///
     /// # Panics
     /// Panics if `capacity` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if
@@ -226,7 +226,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets how many tokens beyond the capacity waiting callers may reserve for one key in total. The default is 0.
+    /// Sets how many tokens beyond the capacity all callers waiting for a key may reserve in total. The default is 0.
     ///
     /// # Panics
     /// Panics if `tokens` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if the
@@ -249,7 +249,7 @@ impl Quota {
             return Err(QuotaError::new(
                 "max_reserved is ",
                 tokens,
-                " for a sliding window, which has no reservations; leave it out, or use a token bucket",
+                " for a sliding window, which does not support reservations; leave it out, or use a token bucket",
             ));
         }
         self.max_reserved = tokens;
@@ -273,15 +273,15 @@ impl Quota {
     pub const fn try_unlimited_reservations(mut self) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::without_value(
-                "reservations are unlimited for a sliding window, which has no reservations; leave them out, or use a token bucket",
+                "unlimited reservations are set for a sliding window, which does not support reservations; leave them out, or use a token bucket",
             ));
         }
         self.max_reserved = UNLIMITED;
         self.finish()
     }
 
-    /// Aligns the window boundaries, which are one `period` apart, so that one of them is `start` after the epoch.
-    /// `Duration::ZERO` aligns them to UTC. The epoch was a Thursday, so use `4 * DAY` for weeks that begin on Mondays.
+    /// Places a window boundary at `start` after the Unix epoch. All boundaries are one `period` apart.
+    /// `Duration::ZERO` aligns them to UTC. The epoch was a Thursday, so use `4 * DAY` for weeks that begin on Monday.
     /// Token buckets ignore `start`.
     ///
     /// # Panics
@@ -346,7 +346,7 @@ impl Quota {
     }
 
     /// The time that the limit covers: for a sliding window, the period; otherwise, the time in which the full capacity
-    /// (at least one token) is refilled. The `RateLimit-Policy` header shows it as `w`, rounded up to seconds.
+    /// (at least one token) is refilled. The `RateLimit-Policy` header shows it as `w`, in whole seconds, rounded up.
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
@@ -385,7 +385,7 @@ impl Quota {
         self.period
     }
 
-    /// Returns a number of tokens and the microseconds in which they are refilled, in lowest terms for a bucket.
+    /// Returns a number of tokens and how many microseconds it takes to refill them, in lowest terms for a bucket.
     #[cfg(feature = "redis")]
     pub(crate) const fn pace(&self) -> (u64, u64) {
         match self.algorithm {
@@ -406,7 +406,7 @@ impl Quota {
         self.max_reserved > 0
     }
 
-    /// The largest number of tokens outstanding after a reservation. A stored row may contain up to one grain more.
+    /// The largest number of tokens outstanding after a reservation. A stored row can exceed it by up to one grain.
     pub(crate) const fn ceiling(&self) -> u64 {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
@@ -440,7 +440,7 @@ impl Quota {
     }
 }
 
-/// The largest token count of a row. All integers up to this number are exact in an `f64`.
+/// The largest token count in a row. All integers up to this number are exact in an `f64`.
 pub(crate) const MAX_SPENT: u64 = (1 << 53) - 1;
 
 impl fmt::Debug for Quota {
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_range_values_are_rejected_and_named() {
+    fn out_of_range_values_are_rejected_and_named_in_the_error() {
         let most = Quota::MAX_TOKENS;
         for (result, text) in [
             (Quota::try_token_bucket(most + 1, SECOND), "rate is 1000000000000000"),
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_moves_the_boundaries_of_fixed_windows_without_a_start() {
+    fn a_seed_applies_only_to_fixed_windows_without_a_start() {
         let seeded = |quota: Quota| quota.seeded(90_000_001).get_start();
         assert_eq!(seeded(Quota::fixed_window(10, MINUTE)), Some(Duration::from_micros(30_000_001)));
         assert_eq!(seeded(Quota::fixed_window(10, MINUTE).start(SECOND)), Some(SECOND));

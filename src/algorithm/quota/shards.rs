@@ -10,7 +10,7 @@ pub(super) struct Division {
     /// The number of shards, which is 1 if the quota is not divided.
     pub(super) shards: u8,
     index: Option<u8>,
-    /// The remainders of rate, capacity and `max_reserved`, from which [`Quota::whole`] restores the divided quota.
+    /// The remainders of the rate, the capacity and `max_reserved`. [`Quota::whole`] needs them to undo the division.
     remainders: [u8; 3],
 }
 
@@ -23,8 +23,8 @@ impl Quota {
     pub const MAX_SHARDS: u64 = 64;
 
     /// Divides the quota of a very busy key among `shards` rows. Each shard has an equal share of the rate, the
-    /// capacity and the reservations, to within one token, and a charge spends tokens from only one shard.
-    /// [Shards](crate::docs::shards) describes when shards help and what they cost.
+    /// capacity and the reservations (to within one token). A charge spends tokens from only one shard. See
+    /// [shards](crate::docs::shards) for when shards help and what they cost.
     ///
     /// ```
     /// use tollgate::{policy::Reason, Policy, Quota, RateLimiter, MINUTE};
@@ -32,15 +32,16 @@ impl Quota {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// static SEARCH: Policy = Policy::new("search", Quota::fixed_window(100, MINUTE).shards(4));
     /// let limiter = RateLimiter::default();
-    /// assert!(limiter.try_acquire(&SEARCH, "all").cost(25).await?.is_allowed()); // spends all tokens of one shard
+    /// assert!(limiter.try_acquire(&SEARCH, "all").cost(25).await?.is_allowed()); // spends all of one shard's tokens
     /// assert_eq!(limiter.remaining(&SEARCH, "all").await?, 75);
     /// assert_eq!(limiter.try_acquire(&SEARCH, "all").cost(26).await?.reason(), Reason::CostAboveShard);
     /// # Ok(()) }
     /// ```
     ///
     /// # Panics
-    /// Panics if `shards` is 0 or over [`MAX_SHARDS`](Quota::MAX_SHARDS), or if it exceeds the rate, the capacity or a
-    /// nonzero `max_reserved`. In a `const`, this is a compile error. See [`Quota::try_shards`].
+    /// Panics if `shards` is 0 or over [`MAX_SHARDS`](Quota::MAX_SHARDS), if it exceeds the rate, the capacity or a
+    /// nonzero `max_reserved`, or if a shard takes longer than [`Quota::MAX_WINDOW`] to refill. In a `const`, this is a
+    /// compile error. See [`Quota::try_shards`].
     #[track_caller]
     #[must_use]
     pub const fn shards(self, shards: u64) -> Quota {
@@ -53,7 +54,7 @@ impl Quota {
     /// Fails if [`Quota::shards`] would panic.
     pub const fn try_shards(mut self, shards: u64) -> Result<Quota, QuotaError> {
         if shards == 0 || shards > Quota::MAX_SHARDS {
-            return Err(QuotaError::new("shards is ", shards, "; it must be from 1 to 64"));
+            return Err(QuotaError::new("shards is ", shards, "; it must be between 1 and 64"));
         }
         self.division = Division { shards: shards as u8, ..Division::NONE };
         self.finish()
@@ -90,7 +91,7 @@ impl Quota {
         self.division.index
     }
 
-    /// Returns the share of `tokens` that belongs to one shard.
+    /// Returns the share of `tokens` that belongs to shard `index`.
     pub(crate) const fn share(&self, tokens: u64, index: u8) -> u64 {
         share(tokens, index, self.division.shards)
     }
@@ -103,7 +104,7 @@ impl Quota {
         }
     }
 
-    /// Estimates the total tokens of all shards, given that `read` of them have `tokens` in total.
+    /// Estimates the total tokens of all shards from `tokens`, the total of `read` shards.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;
@@ -112,14 +113,14 @@ impl Quota {
         all.min(self.whole_capacity().into()) as u64
     }
 
-    /// Returns how many shards are large enough for `cost`. Counts their reservable tokens too if `reserves` is set.
+    /// Returns how many shards are large enough for `cost`. If `reserves` is set, reservable tokens count, too.
     pub(crate) fn shards_for(&self, cost: u64, reserves: bool) -> u8 {
         let shards = self.division.shards;
         let max_cost = |index| {
             let capacity = share(self.capacity, index, shards);
             if reserves { capacity.saturating_add(share(self.max_reserved, index, shards)) } else { capacity }
         };
-        // Shards with an additional token come first, so the largest cost never increases with the index.
+        // Shards with an additional token come first, so `max_cost` never increases with the index.
         (0..shards).take_while(|index| cost <= max_cost(*index)).count() as u8
     }
 
@@ -168,7 +169,7 @@ impl Quota {
     }
 }
 
-const TOO_FEW: &str = "; every shard needs at least one token, so raise it or use fewer shards";
+const TOO_FEW: &str = "; every shard needs at least one token, so raise this value or use fewer shards";
 
 const fn share(tokens: u64, index: u8, shards: u8) -> u64 {
     match tokens {
@@ -195,7 +196,7 @@ mod tests {
     use crate::algorithm::{DAY, MINUTE, SECOND};
 
     #[test]
-    fn the_shards_of_a_quota_add_up_to_it() {
+    fn the_shards_add_up_to_the_whole_quota() {
         let list = [
             Quota::token_bucket(10, SECOND).shards(7),
             Quota::token_bucket(1000, MINUTE).capacity(77).max_reserved(65).shards(64),
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_has_the_stamp_of_an_equal_quota() {
+    fn a_shard_has_the_stamp_of_an_equal_undivided_quota() {
         let shard = Quota::token_bucket(10, SECOND).capacity(21).shards(4).shard(0);
         assert_eq!(shard.stamp(), Quota::token_bucket(3, SECOND).capacity(6).stamp());
     }
@@ -244,9 +245,12 @@ mod tests {
     fn a_shard_without_tokens_is_an_error() {
         let quota = Quota::token_bucket(10, SECOND);
         for (result, expected) in [
-            (quota.try_shards(0), "shards is 0; it must be from 1 to 64"),
-            (quota.try_shards(65), "shards is 65; it must be from 1 to 64"),
-            (quota.try_shards(11), "rate is 10; every shard needs at least one token, so raise it or use fewer shards"),
+            (quota.try_shards(0), "shards is 0; it must be between 1 and 64"),
+            (quota.try_shards(65), "shards is 65; it must be between 1 and 64"),
+            (
+                quota.try_shards(11),
+                "rate is 10; every shard needs at least one token, so raise this value or use fewer shards",
+            ),
             (quota.shards(10).try_capacity(9), "capacity is 9; every shard needs"),
             (quota.shards(4).try_max_reserved(3), "max_reserved is 3; every shard needs"),
         ] {
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_some_shards_are_extrapolated_to_all() {
+    fn the_tokens_of_some_shards_are_extrapolated_to_all_shards() {
         let quota = Quota::token_bucket(10, MINUTE).shards(4);
         assert_eq!([0, 1, 2, 3].map(|index| quota.share(6, index)), [2, 2, 1, 1]);
         let shard = quota.shard(3);

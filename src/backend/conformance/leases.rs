@@ -7,7 +7,7 @@ use crate::algorithm::{Ask, LeaseReport, MINUTE, Outstanding, Quota, SECOND, Sta
 use crate::backend::{Backend, LeaseRequest, RowId, Take};
 use crate::policy::{Key, PolicyName, Secret};
 
-/// Tests leases, reports and charges against the [`algorithm`](crate::algorithm), if the backend leases tokens.
+/// If the backend leases tokens, tests that leases, reports and charges match the [`algorithm`](crate::algorithm).
 pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let Some(leases) = backend.lease_backend() else { return };
     let quotas = [
@@ -30,7 +30,7 @@ pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn
                 let answer = backend.acquire(&[take]).await.expect("the backend failed")[0];
                 let (before, left) = settle_leases(&quota, &state, &outstanding, answer.now);
                 let expected = step(&quota, &before, answer.now, take.ask);
-                assert_eq!(answer.is_allowed(), expected.is_allowed(), "a charge to a row with leases: {quota}");
+                assert_eq!(answer.is_allowed(), expected.is_allowed(), "a charge to a row with leases under {quota}");
                 if answer.is_allowed() {
                     (state, outstanding) = (expected.state.or_none(), left);
                 }

@@ -6,7 +6,6 @@ use super::*;
 use crate::backend::{BackendFuture, MemoryBackend, OwnedTake};
 use crate::clock::{ManualClock, SystemClock};
 
-/// Returns a backend, and a function that advances its clock.
 fn rows() -> (Arc<MemoryBackend>, impl AsyncFn(Duration)) {
     let clock = ManualClock::new();
     let rows = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -18,7 +17,7 @@ fn rows() -> (Arc<MemoryBackend>, impl AsyncFn(Duration)) {
 }
 
 #[tokio::test]
-async fn the_memory_backend_conforms_on_a_manual_clock() {
+async fn the_memory_backend_conforms_with_a_manual_clock() {
     let (rows, pass) = rows();
     all(&rows, pass).await;
 }
@@ -96,7 +95,7 @@ impl Execution {
             Execution::WhenAwaited => BackendFuture::boxed(change),
             Execution::Spawned => {
                 let task = tokio::spawn(change);
-                BackendFuture::boxed(async { task.await.expect("no panic") })
+                BackendFuture::boxed(async { task.await.expect("the task panicked") })
             }
         }
     }

@@ -8,7 +8,7 @@ use super::table::Table;
 use crate::clock::{Clock, SystemClock};
 use crate::policy::Secret;
 
-/// Builds a [`MemoryBackend`]. See the example there.
+/// Builds a [`MemoryBackend`]. See that type for an example.
 #[derive(Clone, Debug)]
 pub struct MemoryBackendBuilder {
     max_rows: usize,
@@ -23,7 +23,8 @@ impl MemoryBackendBuilder {
 
     /// Sets the maximum number of rows. Defaults to 1,000,000 rows, which take at most 90 MB. The minimum is 16.
     ///
-    /// Shards fill up unevenly, so evictions may begin earlier. A sliding window needs up to two rows per key.
+    /// Shards fill up unevenly, so evictions may begin before the table is full. A sliding window needs up to two rows
+    /// per key.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);

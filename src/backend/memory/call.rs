@@ -13,7 +13,7 @@ use crate::backend::{RowId, Take};
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// Rows that must not be evicted: those of this call, in the order of its takes, and any victims already chosen.
+    /// Rows that must not be chosen as victims: this call's rows, in the order of its takes, and any earlier victims.
     pinned: SmallVec<[RowKey; 2]>,
 }
 
@@ -40,7 +40,7 @@ impl BorrowMut<State> for LoadedRow<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     Existing,
-    /// A new row. The table has a free slot (`None`) or can evict the given row.
+    /// A new row, which gets a free slot (`None`) or replaces the given row.
     New(Option<RowKey>),
     /// The table is full, so the key shares this overflow row with other keys.
     Overflow(OverflowId),
@@ -91,7 +91,7 @@ impl<'a> LockedCall<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (index, row) in rows.iter().enumerate() {
-                // Tiers share a row. Its stamp is that of the quota that charged it last, unless the cost was 0.
+                // Tiers share a row. Its stamp identifies the quota of the last charge with a nonzero cost.
                 let wrote = |line: &&Line<'_>| line.row == index && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
                     self.store(row, last.quota, now);
@@ -103,7 +103,7 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides a call that charges overflow rows. An overflow row has its own window boundaries. With the boundaries of
+    /// Decides a call that charges overflow rows. An overflow row has its own window boundaries, because with those of
     /// its keys, it would be reset once for each key. The returned steps use the boundaries of the keys.
     #[cold]
     fn decide_overflow(
@@ -153,7 +153,7 @@ impl<'a> LockedCall<'a> {
         last
     }
 
-    /// Returns `quota`, or `quota` with the seed of the overflow row if `row` is one.
+    /// Returns `quota`, with the row's own seed added if `row` is an overflow row.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
             Location::Overflow((_, index, _)) => {

@@ -1,4 +1,4 @@
-//! The ledger of a shard, which counts rows by policy, holds the overflow rows, and chooses rows to evict.
+//! Each shard's ledger counts rows by policy, holds the overflow rows, and chooses rows to evict.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub(super) struct Ledger {
     sizes: HashMap<u32, u32>,
     overflow: HashMap<OverflowId, State>,
     overflow_policies: Vec<u32>,
-    /// The position at which the next search for a slot starts to sample rows.
+    /// The position at which the next search for a slot starts sampling rows.
     pub(super) cursor: u32,
     pub(super) evicted: u64,
     pub(super) overflowed: u64,
@@ -82,16 +82,17 @@ impl Ledger {
     }
 }
 
-/// A search through a sample of rows for the one to evict in favor of a new row.
+/// Chooses which row of a sample to evict in favor of a new row.
 ///
-/// Prefers rows of policies with significantly more rows than the new row's policy. Otherwise, chooses a row that
-/// denies nothing and whose policy has at least as many rows. A row is *senior* if its policy had few rows when the row
-/// was added. Senior rows are evicted last, and never while they deny something and their policy has many rows.
+/// Prefers rows of policies with significantly more rows than the new row's policy. If there are none, chooses a row
+/// that denies nothing and whose policy has at least as many rows as the new row's. A row is *senior* if its policy had
+/// few rows when the row was added. Senior rows are evicted last, and never while they deny something and their policy
+/// has many rows.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,
     size: u32,
-    /// The number of rows up to which a policy's new rows are senior.
+    /// A policy's new rows are senior while the policy has fewer rows than this.
     small: u32,
     now: Micros,
     from_larger: Option<(Rank, RowKey)>,
@@ -112,7 +113,7 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // Rows that were added before a flood and deny callers stay. Rows of the flood can be evicted instead.
+        // Rows from before a flood stay while they deny callers. Rows added by the flood can be evicted instead.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);

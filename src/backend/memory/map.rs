@@ -65,13 +65,13 @@ impl Rows<'_> {
         self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes about a quarter of the rows in one group of slots to `see`. Four calls per group visit every row, some of
-    /// them twice.
+    /// Passes about a quarter of the rows in a group of slots to `see`. Four calls per group visit every row, and some
+    /// rows twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // A lookup examines the rows in a group that have the hash's tag, so all tags together cover all rows.
+        // A lookup examines those rows in a group that have the hash's tag. Together, all tags cover all rows.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {
@@ -82,7 +82,7 @@ impl Rows<'_> {
     }
 }
 
-/// The maximum number of slots that hashbrown compares together.
+/// The maximum number of slots that hashbrown compares at once.
 const GROUP: usize = 16;
 /// The number of tags that a [`RowKey`] can have, which is a quarter of the 128 tags.
 const TAGS: u32 = 32;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_with_its_key_takes_40_bytes() {
+    fn a_row_and_its_key_take_40_bytes() {
         assert_eq!(size_of::<(RowKey, SharedValue<Row>)>(), 40);
     }
 }

@@ -26,7 +26,7 @@ pub use builder::MemoryBackendBuilder;
 /// The default backend, which stores rows in the memory of this process.
 ///
 /// - **Small.** A row takes 40 bytes for each quota of its policy, or 47 to 88 bytes including its share of empty
-///   slots. Adding a row drops a few fully refilled ones, so no timers or sweeps are needed.
+///   slots. Adding a row also drops a few fully refilled rows, so no timers or sweeps are needed.
 /// - **Bounded.** When [`max_rows`](MemoryBackendBuilder::max_rows) is reached, a new row replaces a row of a policy
 ///   with more rows, or a row that does not deny requests. The key of the replaced row has its full quota again. If no
 ///   row can be replaced, several new keys of a policy share one row and one quota.

@@ -1,4 +1,4 @@
-//! Rows and their keys, which take 40 bytes together.
+//! Rows and their keys. Together, a row and its key take 40 bytes.
 
 use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
@@ -166,9 +166,9 @@ fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
 }
 
-/// A row's key: 90 bits of a hash of the caller's key and the policy, three for the window, and one for carry rows.
+/// A row's key: 90 bits of a hash of the caller's key and the policy, three for the window, and one to mark carry rows.
 ///
-/// The shard bits depend only on the caller's key, so a call that charges several rows of a caller locks one shard.
+/// The shard bits depend only on the caller's key, so a call for several rows of one caller locks only one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, packed(4))]
 pub(super) struct RowKey {

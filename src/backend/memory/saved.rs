@@ -1,6 +1,6 @@
 //! Saving the rows of a table as bytes, and loading them into another table.
 //!
-//! The bytes consist of the version, the time, the policies' names, and 40 bytes for each row, all little-endian.
+//! The bytes consist of the version, the time, the policies' names, and the rows. All numbers are little-endian.
 
 use std::collections::HashMap;
 
@@ -84,7 +84,7 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     let mut counts = LoadedRows::default();
     for (key, row) in rows {
         let mut shard = table.lock(table.shard_of(key));
-        // Carry rows are loaded after their rows. A carry without its row is useless, because receipts cannot be saved.
+        // Carry rows come after the main rows. A carry row without its main row is useless: receipts cannot be saved.
         let is_alone = key.is_carry() && !shard.rows.get(key.row()).is_some_and(|row| row.has_carry());
         if row.is_expired(now) || is_alone {
             counts.expired += 1;
@@ -108,7 +108,7 @@ fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
         rows.iter().filter(|(key, _)| key.is_carry()).map(|(key, row)| (key.row(), row.spent)).collect();
     let adapted = |(key, row): (RowKey, Row)| {
         let (ahead, lasts) = (row.at().micros_since(now), row.expires().micros_since(row.at()));
-        // A row that is ahead by less than half of `lasts` is unchanged. `SECOND` covers the rounding of `lasts`.
+        // A row that is ahead by less than half of `lasts` is left unchanged. `SECOND` covers the rounding of `lasts`.
         if ahead == 0 || ahead.saturating_add(SECOND) < lasts / 2 {
             return (key, row);
         }
@@ -128,7 +128,7 @@ fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     rows.into_iter().map(adapted).collect()
 }
 
-/// The version of the bytes. Increment it if the layout, the keys of rows or the meaning of a row's numbers change.
+/// The version of the format. Increment it if the layout, the row keys or the meaning of a row's numbers changes.
 const VERSION: u32 = 1;
 const ROW_BYTES: usize = RowKey::BYTES + Row::BYTES;
 const SECOND: u64 = 1_000_000;

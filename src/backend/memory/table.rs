@@ -61,7 +61,7 @@ impl Table {
         self.map.shard_of(key)
     }
 
-    /// Locks a shard. Several shards must be locked in ascending order.
+    /// Locks a shard. A caller that locks several shards must lock them in ascending order.
     pub(super) fn lock(&self, shard: usize) -> Shard<'_> {
         Shard { table: self, number: shard, rows: self.map.lock(shard), ledger: None, incoming: 0 }
     }
@@ -237,7 +237,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
-/// The number of samples to take from a full shard. Each contains three or four rows.
+/// The number of samples to take from a full shard. Each sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
 /// The minimum number of rows to sample. In a small shard, a sample may consist of a single row that must stay.
 const MIN_SAMPLED_ROWS: u32 = 8;

@@ -1,4 +1,4 @@
-//! The operations of one script call. The script decides them separately, in the order of their arrival.
+//! The operations of one script call. The script decides each of them separately, in order of arrival.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Action {
         }
     }
 
-    /// Returns the number of leading windows of a row that the outcome depends on.
+    /// Returns `n` if the outcome depends only on the first `n` windows of a row.
     fn windows(&self) -> usize {
         match self {
             Action::Decide { takes, .. } => 1 + takes.iter().map(|take| usize::from(take.window)).max().unwrap_or(0),
@@ -167,7 +167,7 @@ impl Batch {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len(), self.windows) else {
             let message = format!(
                 "expected a reply to {} operations on {} rows, found {} bytes that are not such a reply; check that the \
-                 address is that of a Redis server",
+                 address belongs to a Redis server",
                 self.operations.len(),
                 self.rows.len(),
                 reply.len()
@@ -257,7 +257,7 @@ fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> 
 fn disagreement() -> Error {
     Error::new(
         ErrorKind::Protocol,
-        "the script's decision differs from that of this crate; this is a bug, or another script answered",
+        "the script and the crate made different decisions; this is a bug, or another script replied",
     )
 }
 

@@ -1,8 +1,8 @@
 //! The batcher. Operations that wait at the same time share one script call.
 //!
-//! An operation is sent immediately if fewer than two calls are in flight. Otherwise, operations wait for a reply and
-//! are then sent together. The server executes one call while the client reads the reply to the other. A cluster has
-//! one queue per slot, because a script may use the keys of only one slot.
+//! An operation is sent immediately if fewer than two calls are in flight. Otherwise, it waits for a reply, and all
+//! waiting operations are then sent together. The server executes one call while the client reads the reply to another.
+//! A cluster has one queue per slot, because a script may only use keys in a single slot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -67,13 +67,13 @@ const MAX_WORKERS: usize = 2;
 /// If at least this many operations are waiting, they may be split between two script calls.
 const MIN_SPLIT: usize = 8;
 
-/// The maximum number of times that a worker yields after a reply, so that callers can share the next script call.
+/// The maximum number of yields after a reply. They allow more callers to share the next script call.
 const MAX_YIELDS: usize = 6;
 
 /// The maximum number of operations per script call. A running script blocks all other clients of the server.
 const MAX_BATCH: usize = 128;
 
-/// The maximum number of rows per script call. All of their keys must fit on the script's stack.
+/// The maximum number of rows per script call. Their keys must fit on the Lua stack.
 const MAX_ROWS: usize = 1000;
 
 /// The maximum number of waiting operations. Any more than this could not be decided before their deadlines.
@@ -86,7 +86,7 @@ impl Batcher {
         Batcher { link, deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
     }
 
-    /// Checks that the server can run the script. A migrating slot is not a failure.
+    /// Checks that the server can run the script. A slot migration does not count as a failure.
     pub(super) async fn check(&self, action: Action) -> Result<(), Error> {
         let (sender, _) = oneshot::channel();
         let batch = Batch::new(vec![Operation { action, began: Instant::now(), sender }]);
@@ -124,7 +124,7 @@ impl Batcher {
     }
 
     /// Takes the next batch from a queue, or returns `None` if the worker should stop. Unlocks the rows in `locked`,
-    /// and replaces them with those that the new batch locks.
+    /// and replaces them with the rows that the new batch locks.
     fn next_batch(&self, slot: u16, has_sent: bool, locked: &mut Vec<RowKey>) -> Option<Batch> {
         let mut queues = self.queues();
         let Queues { by_slot, waiting } = &mut *queues;
@@ -157,8 +157,7 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // Operations waiting for locked rows are sent by the worker that locked them. Later ones start a new
-            // worker.
+            // The worker that locked a row sends the operations that wait for it. Later operations start a new worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);
@@ -196,7 +195,7 @@ impl Batcher {
             return batch.fail(|| circuit_open_error(reason.clone()));
         }
         let connection = self.link.generation();
-        // Only operations that must run can have less than half of their deadline left. They still get half of it.
+        // Only operations that must run can have less than half of their deadline left. They are given half of it.
         let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
         match timeout(left, self.call(&batch)).await {
             Ok(Ok(reply)) => {
@@ -315,7 +314,7 @@ impl Worker {
         let mut has_sent = false;
         loop {
             if !has_sent && self.batcher.has_calls_in_flight(self.slot) {
-                // If both workers sent their calls at once, the server would be idle after replying to them.
+                // If both workers sent their calls at the same time, the server would be idle after its replies.
                 yield_now().await;
                 yield_now().await;
             }

@@ -1,6 +1,6 @@
 //! The circuit breaker. After the server becomes unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! In an outage, only calls that are already in flight wait. Probes run in a separate task, and only when calls arrive.
+//! In an outage, only calls that are already in flight wait. Later calls can start probes, which run in separate tasks.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ impl Breaker {
         }
     }
 
-    /// Returns why the breaker is open, or `None` if it is closed. Never asks the caller to start a probe.
+    /// Returns why the breaker is open, or `None` if it is closed. Unlike `permit`, never starts a probe.
     pub(super) fn trip_reason(&self) -> Option<TripReason> {
         self.state().as_ref().map(|open| open.reason.clone())
     }
@@ -83,7 +83,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// With this pause and the probe timeout, a recovered server is detected within a second.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// The timeout of a probe, including the time to connect, unless the deadline is longer.
+/// The minimum timeout of a probe, including the time to connect. A longer deadline is used instead.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_probe_runs_at_a_time_with_growing_pauses() {
+    fn probes_run_one_at_a_time_at_growing_intervals() {
         let (breaker, begin) = (Breaker::default(), Instant::now());
         assert_eq!(breaker.permit(begin), Permit::Granted);
         breaker.trip(TripReason::Timeout, begin);
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(breaker.permit(now), Permit::Granted);
     }
 
-    /// Regression: a call that was queued when the breaker opened was chosen to start a probe and never started it.
+    /// Regression: a call that was queued when the breaker opened was chosen to start a probe, but never did.
     #[test]
     fn reading_the_trip_reason_does_not_claim_the_probe() {
         let (breaker, begin) = (Breaker::default(), Instant::now());

@@ -55,7 +55,7 @@ impl RedisBackendBuilder {
     }
 
     /// Sets the prefix of all keys on the server. Defaults to `tollgate`. Applications with different prefixes share
-    /// nothing. The Redis user needs a matching key pattern, such as `~shop:*` for `shop`.
+    /// no data. The Redis user needs a matching key pattern, such as `~shop:*` for the prefix `shop`.
     ///
     /// # Panics
     /// Panics if the prefix contains braces, which determine the slot on a cluster.
@@ -70,14 +70,14 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the maximum time that a decision may take, including its time in the queue. Default: 100 ms. Minimum: 1 ms.
+    /// Sets the maximum duration of a decision, including its time in the queue. Defaults to 100 ms; at least 1 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
         self.deadline = deadline.max(Duration::from_millis(1));
         self
     }
 
-    /// Postpones connecting until the first call. During an outage, the [failure mode](crate::FailureMode) applies.
+    /// Postpones connecting until the first call. If connecting fails, the [failure mode](crate::FailureMode) applies.
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
@@ -86,8 +86,8 @@ impl RedisBackendBuilder {
 
     /// Sets the secret that is used to hash keys. Processes with different secrets silently use separate rows.
     ///
-    /// The default secret is derived from the prefix, so anyone who can read the server's data can guess keys and check
-    /// the guesses. Set your own secret if keys are personal data.
+    /// The default secret is derived from the prefix, so anyone who can read the server's data can guess keys and
+    /// verify the guesses. Set your own secret if keys are personal data.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
@@ -126,7 +126,7 @@ impl RedisBackendBuilder {
     ///
     /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
     /// Calls never overlap. Each call is canceled at the [deadline](RedisBackendBuilder::deadline) of the decision that
-    /// needs the connection. Background tasks may allow up to a second, or the deadline if that is longer.
+    /// needs the connection. A background task may wait for a second, or for the deadline if that is longer.
     ///
     /// Fails and panics in the same cases as [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
@@ -165,7 +165,7 @@ impl RedisBackendBuilder {
     }
 
     /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build the cluster client with
-    /// `retries(0)`, because retries may charge twice.
+    /// `retries(0)`, because a retry could charge twice.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.

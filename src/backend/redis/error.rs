@@ -1,4 +1,4 @@
-//! Classifies errors of the Redis server and of the Redis client.
+//! Classifies errors from the Redis server and the Redis client.
 
 use redis::{ErrorKind as RedisErrorKind, RedisError};
 
@@ -28,8 +28,8 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
 
 /// Returns the server's error code. If a command in a script failed, returns the code of that command's error.
 ///
-/// In a script, a missing permission is an `ERR` whose text depends on the server's version. Before Redis 7, every
-/// error is an `ERR` that ends with the original one: `@user_script: 1: -OOM ...`, `@user_script:1: WRONGTYPE ...`.
+/// In a script, a missing permission is an `ERR` whose text depends on the server's version. Before Redis 7, the code
+/// of every error is `ERR`, and the original one follows: `@user_script: 1: -OOM ...`, `@user_script:1: WRONGTYPE ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     if code != "ERR" {
@@ -79,7 +79,7 @@ pub(super) fn classify(error: RedisError) -> Error {
         ("CROSSSLOT", _) => (Unsupported, "the server is part of a cluster; connect with `connect_cluster`"),
         ("NOPERM", _) => return Error::new(Protocol, missing_permission(&error)).with_source(error),
         ("NOAUTH" | "WRONGPASS", _) | (_, RedisErrorKind::AuthenticationFailed) => {
-            (Protocol, "the server refused the user name or password; check the URL")
+            (Protocol, "the server rejected the user name or password; check the URL")
         }
         ("BUSY", _) => (Unavailable, "the server is busy with a long script; end it with SCRIPT KILL, or wait"),
         ("OOM", _) => {
@@ -106,7 +106,7 @@ pub(super) fn classify(error: RedisError) -> Error {
             return Error::new(Protocol, message).with_source(error);
         }
         (_, RedisErrorKind::Parse | RedisErrorKind::UnexpectedReturnType) => {
-            (Protocol, "the reply is not in the Redis protocol; check the address")
+            (Protocol, "the reply does not follow the Redis protocol; check the address")
         }
         (_, RedisErrorKind::InvalidClientConfig | RedisErrorKind::RESP3NotSupported) => (
             Protocol,

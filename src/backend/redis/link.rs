@@ -70,7 +70,7 @@ impl Connect for ServerConnector {
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let mut connection = (self.0)().await?;
-        // Even a server that hangs accepts connections, so send a harmless command before the first charge.
+        // Even a hung server accepts connections, so send a harmless command before the first charge.
         connection.req_packed_command(&redis::cmd("TIME")).await?;
         Ok(connection)
     }
@@ -88,7 +88,7 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection idle for longer than this is tested before use, because a charge sent on a dead one would be lost.
+/// A connection idle for longer is tested before use, because a charge sent over a dead connection would be lost.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -176,8 +176,8 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Discovers the cluster's nodes on a new connection, because the client does not do so by itself if a node hangs
-    /// and another takes over its slots. Meanwhile, the current connection keeps working for the other nodes.
+    /// Opens a connection that discovers the cluster's nodes again. The client does not do so by itself if a node hangs
+    /// and another takes over its slots. Meanwhile, the current connection remains usable for the other nodes.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {

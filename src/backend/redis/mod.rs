@@ -35,7 +35,7 @@ use crate::policy::{Digest, PolicyName, Secret};
 
 pub use builder::RedisBackendBuilder;
 
-/// Stores rows for several processes on a Redis or Valkey server (6.2 or newer). See [the guide](crate::docs::redis).
+/// Stores rows on a shared Redis (6.2 or newer) or Valkey server. See [the guide](crate::docs::redis).
 ///
 /// ```no_run
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, backend::RedisBackend};
@@ -48,8 +48,8 @@ pub use builder::RedisBackendBuilder;
 /// ```
 ///
 /// - **Exact.** One script call decides a request exactly as the memory backend does, but by the server's clock.
-/// - **Small.** A row is a string of 40 bytes, plus 32 for each further quota of its policy. A denial writes nothing.
-/// - **Bounded.** A decision ends by its [deadline](RedisBackendBuilder::deadline). In an outage, it fails immediately.
+/// - **Small.** A row is a string of 40 bytes, plus 32 for each additional quota of its policy. Denials write nothing.
+/// - **Bounded.** A decision ends by its [deadline](RedisBackendBuilder::deadline). In an outage, it fails at once.
 /// - **Private.** Keys are hashed with a secret before they leave the process.
 ///
 /// Clones share one connection.
@@ -62,15 +62,16 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Connects to one server. The URL is `redis://user:password@host:port/db`, `rediss://` for TLS (feature
-    /// `redis-tls`), or `unix:///path` for a socket.
+    /// Connects to one server. The URL has the form `redis://user:password@host:port/db`. Use `rediss://` for TLS
+    /// (requires the `redis-tls` feature) or `unix:///path` for a Unix socket.
     ///
-    /// TLS connections trust the system's certificates or, if the environment variable `SSL_CERT_FILE` is set, those in
-    /// the file that it names. They use *ring* unless the process has installed another crypto provider for rustls.
+    /// TLS connections trust the system's certificates. If the environment variable `SSL_CERT_FILE` names a file, they
+    /// trust the certificates in that file instead. The crypto provider is *ring* unless the process has installed
+    /// another one for rustls.
     ///
     /// # Errors
-    /// Fails with [`Protocol`](ErrorKind::Protocol) if the configuration is invalid, for example if the URL is
-    /// malformed, and with [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
+    /// Fails with [`Protocol`](ErrorKind::Protocol) if the configuration is invalid, for example because of a malformed
+    /// URL. Fails with [`Unavailable`](ErrorKind::Unavailable) if a retry might help.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.
@@ -78,10 +79,10 @@ impl RedisBackend {
         RedisBackend::builder().connect(url).await
     }
 
-    /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379"]`, are used to discover the others.
+    /// Connects to a cluster. The nodes in `urls`, such as `["redis://10.0.0.5:6379"]`, are used to discover the rest.
     ///
-    /// All charges for a key share a slot and are decided together. A call that charges several keys is decided slot by
-    /// slot, and refunded if a later slot denies it. Such a call never exceeds a limit, but other calls may be denied
+    /// All charges for one key are decided together. A call that charges several keys is decided one slot at a time. If
+    /// a slot denies it, the charges in earlier slots are refunded. No limit is exceeded, but other calls may be denied
     /// before the refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// Fails and panics in the same cases as [`connect`](RedisBackend::connect).
@@ -94,11 +95,11 @@ impl RedisBackend {
         RedisBackendBuilder::new()
     }
 
-    /// Returns the server's key for a row, such as `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`, given the
-    /// [digest](crate::RateLimiter::digest) of the caller's key.
+    /// Returns the name of a row on the server, such as `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. `key` is
+    /// the [digest](crate::RateLimiter::digest) of the caller's key.
     ///
-    /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the keys contain a number after the
-    /// closing brace. For these keys, pass the name that [`Decision::policy`](crate::Decision::policy) returns.
+    /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the name contains a number after the
+    /// closing brace. For this name, pass the policy name that [`Decision::policy`](crate::Decision::policy) returns.
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         let generation = match policy.generation() {
@@ -136,7 +137,7 @@ impl RedisBackend {
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(runtime_ended())) })
     }
 
-    /// Decides slot by slot. Refunds the charges if a charge in a later slot is denied or fails.
+    /// Decides one slot at a time. If a slot denies its charges or fails, refunds the charges in earlier slots.
     async fn decide_by_slots(self, takes: Vec<OwnedTake>, store: bool) -> Result<Steps, Error> {
         let began = Instant::now();
         let slot_of = |i: &usize| self.slot(takes[*i].key);
@@ -276,5 +277,5 @@ fn runtime_ended() -> Error {
     )
 }
 
-/// The maximum number of charges per call. All keys of a script call must fit on the script's stack.
+/// The maximum number of charges per call. All keys of a script call must fit on the Lua stack.
 const MAX_TAKES: usize = 1000;

@@ -1,7 +1,7 @@
 //! The notice channel, which consists of three keys that every process polls.
 //!
-//! A process polls for notices that are newer than the last version that it knows. It reads all notices again if the
-//! server lost data, or if it missed a withdrawal that the server has forgotten.
+//! Each process polls for notices that are newer than the last version it has read. A process reads all notices again
+//! if the server lost data, or if the process missed a withdrawal that the server has forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,7 +24,7 @@ pub(super) struct RedisNoticeChannel {
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// Locked until the notices of a call are delivered, so that they are delivered in order.
+    /// Stays locked until the notices of a call have been delivered, which keeps deliveries in order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 
@@ -41,7 +41,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Cursor {
-    /// Changes after the server has lost data.
+    /// If the server reports a different epoch, it has lost data.
     epoch: Vec<u8>,
     version: u64,
     /// The version of the last withdrawal that the server has forgotten, in the server's format.
@@ -51,7 +51,7 @@ struct Cursor {
 #[derive(Debug)]
 pub(super) struct NoticePage {
     cursor: Cursor,
-    /// Whether this page and the next ones contain all current notices.
+    /// Whether this page and the following pages contain all current notices.
     all: bool,
     more: bool,
     pub(super) notices: Vec<Notice>,
@@ -85,8 +85,8 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or pending notices if `notices` is empty, and delivers new notices to the subscribers.
-    /// Returns whether more notices are pending, or `false` if the server refuses the pending ones.
+    /// Publishes `notices` or, if it is empty, pending notices. Delivers new notices to the subscribers. Returns
+    /// whether more notices are pending, but always `false` if the server refused pending notices.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let (mut numbers, mut pending) = (Vec::new(), Vec::new());
@@ -115,7 +115,7 @@ impl RedisNoticeChannel {
             };
             let page = match result {
                 Ok(page) if !is_endless(&page) || page.all && !all => page,
-                // The server refuses the pending notices, but other notices must still be received.
+                // The server refused the pending notices, but new notices must still be received.
                 Err(error) if error.kind() == ErrorKind::Protocol && !numbers.is_empty() => {
                     numbers.clear();
                     is_refused = true;
@@ -297,14 +297,14 @@ const NO_SCRIPT: RedisErrorKind = RedisErrorKind::Server(ServerErrorKind::NoScri
 fn invalid_data() -> Error {
     Error::new(
         ErrorKind::Protocol,
-        "the notices on the server have the format of another version; give each version its own prefix",
+        "the notices on the server are in the format of another version; give each version its own prefix",
     )
 }
 
 /// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The topic prefix of pauses. If a row is paused repeatedly, the pause that ends last stays in effect.
+/// The topic prefix of pauses. Of several pauses of a row, the one that ends last applies.
 const PAUSES: &[u8] = b"pause\0";
 
 const MAX_PUBLISHING: usize = 1000;

@@ -16,7 +16,7 @@ pub(super) fn of(tag: &[u8]) -> u16 {
 mod tests {
     #[test]
     fn slots_match_the_redis_specification() {
-        // These are the check value in the specification and an example from the documentation.
+        // The first is the specification's check value, and the second is an example from the documentation.
         assert_eq!(super::of(b"123456789"), 0x31c3);
         assert_eq!(super::of(b"foo"), 12182);
     }

@@ -1,4 +1,4 @@
-//! The binary encoding of script calls and replies. Parsing text would take the server as long as deciding.
+//! The binary encoding of script calls and replies. Parsing text would take as long as the decisions.
 //!
 //! All numbers are little-endian. Tokens and microseconds are doubles. Other sizes are in parentheses, in bytes.
 //!
@@ -7,10 +7,10 @@
 //! - its windows: spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never);
 //! - for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
 //!
-//! In a window of zeros, as in a missing window, nothing is spent.
+//! A window of zeros is equivalent to a missing window: nothing is spent.
 //!
 //! A call consists of quotas and operations, which are encoded as:
-//! - a quota: algorithm (1), stamp (4), rate and period (in lowest terms for a bucket), capacity, ceiling, fill;
+//! - a quota: algorithm (1), stamp (4), rate and period (reduced for a token bucket), capacity, ceiling, fill;
 //! - a group of equal operations: kind (1), number of operations (2), lines per operation (2), rows per operation (2),
 //!   and the lines of the first operation (the others use the rows that follow);
 //! - a line of an acquire or a peek: row (2), window (1), quota (2), start, cost, maximum wait (-1: none);
@@ -89,7 +89,7 @@ impl Arguments {
             }
             Action::Settle { window, quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
                 self.push_window_and_quota(rows[0], *window, quota);
-                // `actual` may be too large for an exact double, so an increase is sent as a difference.
+                // A double may be unable to represent `actual` exactly, so an increase is sent as a difference.
                 let (cost, actual) = if actual < cost { (*cost, *actual) } else { (0, actual - cost) };
                 self.push_numbers([
                     to_double(cost),
@@ -171,9 +171,9 @@ pub(super) struct Reply {
 pub(super) enum Foreign {
     /// A value of a different type, such as a list or a hash.
     OtherType,
-    /// A string with another length or version, or with invalid bits for leases.
+    /// A string with an invalid length, version or set of leased windows.
     Bytes { length: u32, first: u8 },
-    /// A row with a valid header, but with numbers out of range. A reset removes such a row.
+    /// A row with a valid header, but numbers that are out of range. A reset removes such a row.
     Damaged,
 }
 
@@ -227,7 +227,7 @@ impl Reply {
         }
         let (count, leased) = match u32_at(header, 0).to_le_bytes() {
             [0, 0, 0, 0] => (0, 0),
-            // Only windows of the row can have leases.
+            // Only windows that exist can have leases.
             [VERSION, count, leased, 0] if usize::from(count) <= MAX_WINDOWS && u16::from(leased) >> count == 0 => {
                 (count, leased)
             }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_sent_once() {
+    fn a_quota_that_several_takes_use_is_sent_once() {
         let mut arguments = Arguments::default();
         let (quota, ask) = (Quota::fixed_window(10, MINUTE), Ask::cost(1));
         arguments.add(&acquire(&[(quota.seeded(1), ask), (quota.seeded(2), ask)]), 1, &[0, 1]);

@@ -28,16 +28,17 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// ```
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies. Leave
-///   out policies whose keys are [`key::global`](crate::key::global) or anonymous: these keys are never blocked.
+///   out policies with [global](crate::key::global) or anonymous keys: these keys are never blocked, but the denials
+///   count against the addresses of the callers.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
 /// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). A denial
-///   counts only if it is enforced and due to a quota. Checks and calls dropped before an answer arrives do not count.
-/// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
-///   a second, and also [escalates](AutoBlock::escalate) in all of them.
+///   counts only if it is enforced and due to a quota. Checks do not count, nor do calls dropped before an answer.
+/// - **Processes**: each process counts its own denials. On a shared backend, a block takes effect in all processes
+///   within a second. [Escalation](AutoBlock::escalate) also counts the blocks made by other processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoBlock {
     pub(super) policies: Vec<PolicyName>,
@@ -98,7 +99,7 @@ impl AutoBlock {
     }
 
     /// Makes each further block of a caller `factor` (at least 1) times as long as the previous block, up to `most`.
-    /// The duration starts over once the caller has gone without a block for as long as its last block lasted. Off by
+    /// The duration is reset once the caller has gone without a block for as long as its last block lasted. Off by
     /// default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
@@ -106,8 +107,8 @@ impl AutoBlock {
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed. This suits quotas that well-behaved
-    /// callers rarely exceed. Off by default, because even a caller far over its quota sometimes succeeds.
+    /// Resets a caller's counts whenever a charge under one of the policies is allowed. This suits quotas that
+    /// well-behaved callers rarely exceed. Off by default, because even a caller far over its quota sometimes succeeds.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;
@@ -135,15 +136,15 @@ impl AutoBlock {
         self
     }
 
-    /// Also blocks callers by the value of a label such as `"country"`. May be called repeatedly.
+    /// Also blocks callers by the value of a label such as `"country"`. Can be called several times to add more labels.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());
         self
     }
 
-    /// Sets how many callers are tracked, at 64 bytes or more each. If there are more, the callers with the fewest
-    /// denials are dropped first. Defaults to 100,000. The minimum is 64 callers.
+    /// Sets how many keys, addresses and other signals are tracked, at 64 bytes or more each. If there are more, those
+    /// with the fewest denials are dropped first. Defaults to 100,000. The minimum is 64.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);

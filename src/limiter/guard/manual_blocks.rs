@@ -13,7 +13,7 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 pub(in crate::limiter) struct ManualBlocks {
     /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same blocks, ordered by when they end. Every change locks this set, but calls never do.
+    /// The same blocks, ordered by their ends. Changes lock this set, but calls do not.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block has ever been added. Until then, calls skip the lookup.
     any: AtomicBool,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_accepts_no_new_block_until_one_expires() {
+    fn a_full_table_accepts_no_new_block_until_an_old_block_expires() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1 + id as u64)));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_never_exceeds_its_maximum_while_threads_block_and_unblock() {
+    fn concurrent_changes_never_exceed_the_maximum_size_of_the_table() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 - 100 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1_000)));

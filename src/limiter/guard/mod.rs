@@ -1,4 +1,4 @@
-//! Denies blocked callers (step 2), and blocks callers with too many denials (step 7).
+//! Denies blocked callers (step 2 of a decision), and blocks callers with too many denials (step 7).
 
 mod auto_block;
 mod manual_blocks;
@@ -53,13 +53,13 @@ pub(super) struct BlockOrigin {
 impl BlockOrigin {
     /// Creates an entry for the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
-        // While another thread is adding a block, the block has no origin yet.
+        // A block that another thread is still adding has no origin yet.
         let (since, rule) = origin.map_or((now, None), |origin| (origin.since, origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
         Block { digest, rule, age: now.since(since), left, times: times.unwrap_or(0), by_hand }
     }
 
-    /// Replaces the origin of a block. Keeps the known rule if this origin has none.
+    /// Replaces the known origin of a block, but keeps its rule if the new origin has none.
     fn replace(self, known: Option<BlockOrigin>) -> BlockOrigin {
         BlockOrigin { rule: self.rule.or(known.and_then(|known| known.rule)), ..self }
     }
@@ -203,7 +203,7 @@ impl Guard {
         }
     }
 
-    /// Applies an automatic block that was made at `since`, by this or another process.
+    /// Applies an automatic block that this or another process made at `since`.
     pub(super) fn block(&self, id: Digest, now: Micros, since: Micros, lasts: Duration, times: u32) {
         self.offenders().block(id, now, now + lasts, times);
         self.offenders().describe(id, BlockOrigin { since, rule: None });

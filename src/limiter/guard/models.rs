@@ -38,7 +38,7 @@ fn concurrent_denials_at_the_threshold_cause_one_block() {
 fn the_block_count_is_positive_while_a_block_is_active() {
     every_order(|| {
         let offenders = offenders();
-        // The other digest is in a different bucket, so that no lock orders the two threads.
+        // The other digest is in a different bucket, so the two threads do not share a lock.
         let mut others = (2..).map(Digest::from_bits);
         let other = others.find(|id| offenders.bucket_number(*id) != offenders.bucket_number(ONE)).unwrap();
         offenders.block(ONE, NOW, NOW + HOUR, 1);
@@ -86,7 +86,7 @@ fn manual_blocks_are_visible_to_later_calls() {
 }
 
 #[test]
-fn two_manual_blocks_of_one_caller_count_once() {
+fn two_manual_blocks_of_the_same_caller_count_once() {
     every_order(|| {
         let manual = Arc::new(ManualBlocks::default());
         let blocking = [HOUR, 2 * HOUR].map(|lasts| {

@@ -3,7 +3,7 @@
 //! Each offender has an entry in one bucket. A client cannot choose keys that fall into another client's bucket, even
 //! if it knows the limiter's secret. A new offender replaces the entry with the lowest rank in its bucket: an empty
 //! entry if there is one, otherwise an unblocked entry without recent denials, otherwise the entry with the fewest
-//! denials. As a result, callers that are denied only once displace only each other, no matter how many there are.
+//! denials. As a result, callers that are denied only once mostly displace each other, however many there are.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Offenders {
         self.blocks.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the end of an active block, and counts the attempt.
+    /// If the caller is blocked, counts the attempt and returns the end of the block.
     pub(super) fn blocked(&self, id: Digest, now: Micros) -> Option<Micros> {
         let mut bucket = self.bucket(id);
         let entry = bucket.iter_mut().find(|entry| entry.is(id))?;
@@ -171,7 +171,7 @@ impl Offender {
         self.is_taken && self.id == id.to_bits()
     }
 
-    /// Counts a denial or a blocked attempt. Returns the count of the window.
+    /// Counts a denial or a blocked attempt. Returns the count in the current window.
     fn count(&mut self, now: Micros, window: u64) -> u32 {
         let elapsed = now.get().saturating_sub(self.since);
         if elapsed >= window {
@@ -200,8 +200,8 @@ impl Offender {
         *self = Offender::default();
     }
 
-    /// Returns the rank of the entry. A blocked caller without recent attempts ranks as if it had half as many denials
-    /// as the threshold: above callers with few denials, but below callers that are close to being blocked.
+    /// Returns the rank of the entry. A blocked caller without recent attempts ranks as if it were halfway to a block:
+    /// above callers with few denials, but below callers that are close to being blocked.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_escalate_until_a_caller_goes_unblocked_for_as_long_as_its_last_block() {
+    fn blocks_escalate_until_a_caller_goes_unblocked_for_as_long_as_its_last_block_lasted() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules().threshold(1).escalate(10, DAY));
         let hours = |hours: u64| HOUR * u32::try_from(hours).expect("few");
         let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|(lasts, _)| lasts.as_secs() / 3600);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_resets_the_count_and_forgetting_ends_the_block() {
+    fn a_success_resets_the_count_and_forgetting_a_caller_ends_its_block() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         for _ in 0..2 {
             offenders.denied(id(1), NOW, &rules);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     /// Regression: the default secret of a Redis backend is derived from its prefix, so anyone can compute digests. A
-    /// blocked client could lift its block with 400 requests under eight names that fall into its bucket.
+    /// blocked client could lift its block with 400 requests under eight names in the same bucket.
     #[test]
     fn keys_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
         const BUCKETS: u64 = 1024;

@@ -11,7 +11,7 @@ use crate::sync::{PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub(in crate::limiter) struct Pauses {
     until: RwLock<HashMap<Digest, Micros>>,
-    /// Whether there may be a pause. If this is false, calls skip the lookup.
+    /// Whether there might be a pause. While this is false, calls skip the lookup.
     any: AtomicBool,
 }
 
@@ -33,7 +33,7 @@ impl Pauses {
         until.iter().filter(|(_, end)| **end > now).map(|(row, end)| (*row, *end)).collect()
     }
 
-    /// Pauses a row until `end` or, if later, the end of an earlier pause. Returns `false` if the table is full.
+    /// Pauses a row until `end`. Never shortens an existing pause. Returns `false` if the table is full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         if until.len() >= MAX_PAUSES {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_later_of_two_pauses_counts_and_expired_pauses_are_removed() {
+    fn the_longer_of_two_pauses_applies_and_expired_pauses_are_removed() {
         let (pauses, now) = (Pauses::default(), Micros::new(1_000_000));
         let until = |row: u128, now| pauses.until([Digest::from_bits(row)].into_iter(), now);
         assert!(pauses.pause(Digest::from_bits(7), now, now.plus(9)));

@@ -1,4 +1,4 @@
-//! The lease logic of one window of a row, without I/O and without reading a clock.
+//! The lease logic for one window of a row. It performs no I/O and reads no clock.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ struct HeldLease {
     deadline: Micros,
 }
 
-/// The row in the last answer, and the time of the answer by the server's clock (`seen`) and by the local clock.
+/// The row in the last answer, which was given at `seen` by the server's clock and at `answered` by the local clock.
 #[derive(Clone, Copy, Debug)]
 struct KnownRow {
     state: State,
@@ -59,8 +59,8 @@ const MEASURED: Duration = Duration::from_millis(100);
 /// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's lifetime is left.
 const DRIFT_DIVISOR: u32 = 100;
 
-/// The longest pause before the backend is asked again after it has granted few tokens or none. Without this pause, a
-/// process would contact the backend for every single token that is refilled.
+/// The longest pause after the backend has granted few tokens or none. Without pauses, a process would contact the
+/// backend for every refilled token.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
@@ -81,7 +81,7 @@ impl Holder {
         }
     }
 
-    /// Records that `cost` tokens are requested, whether or not they are granted.
+    /// Records a request for `cost` tokens, whether or not they are granted.
     #[inline]
     pub(super) fn demand(&mut self, cost: u64, now: Micros) {
         self.used = now;
@@ -126,7 +126,7 @@ impl Holder {
         for lease in self.held.iter_mut().rev().flatten() {
             let given = lease.spent.min(rest);
             lease.spent -= given;
-            // The tokens of a lease that has ended are lost.
+            // Tokens that are given back to an ended lease are lost.
             lease.tokens += if now < lease.deadline { given } else { 0 };
             rest -= given;
         }
@@ -151,7 +151,7 @@ impl Holder {
         if tokens < 2 { 0 } else { tokens.min(self.quota.get_capacity() / 2) }
     }
 
-    /// Prepares a request for the next lease, unless a request is in flight or a lease would not save any calls.
+    /// Prepares a request for the next lease, unless another request is in flight or a lease would not save any calls.
     pub(super) fn ask(&mut self, sequence: u32, now: Micros) -> Option<([LeaseReport; 2], u64)> {
         let tokens = self.wanted();
         if self.is_asking || tokens == 0 {
@@ -179,9 +179,8 @@ impl Holder {
         self.held.iter().flatten().all(|lease| lease.tokens + lease.spent == 0)
     }
 
-    /// Creates the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, only
-    /// those of expired leases are. If there are two leases, the older one also gives its tokens back, which makes room
-    /// for a new lease.
+    /// Creates the reports to send with a request. The unused tokens of a lease are given back if `all` is true, if the
+    /// lease has expired, or if there is a newer lease. In the last case, this makes room for another lease.
     pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
         let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));
         for (i, (report, held)) in reports.iter_mut().zip(&mut self.held).enumerate() {
@@ -212,7 +211,7 @@ impl Holder {
         }
         let same = self.held.iter_mut().flatten().find(|held| held.id == lease.id);
         if let Some(held) = same {
-            // The leases belong to the same generation, so they end together.
+            // Leases with the same ID belong to the same generation, so they end together.
             (held.tokens, held.deadline) = (held.tokens + lease.tokens, held.deadline.max(deadline));
         } else if let Some(free) = self.held.iter_mut().find(|held| held.is_none()) {
             *free = Some(HeldLease { id: lease.id, tokens: lease.tokens, spent: 0, deadline });
@@ -234,8 +233,8 @@ impl Holder {
         Some(Step { verdict: Verdict::Deny { retry: Some(retry) }, ..estimated })
     }
 
-    /// Returns the step for a charge that the leases covered, estimated from the row in the last answer. Tokens that
-    /// are still held count as unspent.
+    /// Estimates the step for a charge that the leases covered, based on the row in the last answer. Tokens that are
+    /// still held count as unspent.
     #[inline]
     pub(super) fn step(&self, now: Micros) -> Option<Step> {
         let KnownRow { state, seen, answered } = self.row?;
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_is_lost_once_its_charge_has_been_reported() {
+    fn a_reported_charge_cannot_be_refunded_to_its_lease() {
         let (mut holder, answer) = leased(10);
         assert!(holder.spend(8, NOW) && holder.refund(3, 1, NOW));
         assert_eq!(holder.tokens(NOW), 5);
@@ -307,10 +306,10 @@ mod tests {
         assert!(holder.is_empty() && holder.tokens(NOW) == 0);
     }
 
-    /// Regression: a grant was compared with the demand at the time when the grant arrived, not when it was requested.
-    /// After a surge of demand, calls were denied for up to 100 ms although most of the row's tokens were available.
+    /// Regression: a grant was compared with the demand at its arrival rather than with the number of requested tokens.
+    /// After a surge in demand, calls were denied for up to 100 ms although most of the row's tokens were available.
     #[test]
-    fn a_full_grant_causes_no_pause_after_a_surge_of_demand() {
+    fn a_full_grant_causes_no_pause_after_a_surge_in_demand() {
         let mut holder = Holder::new(QUOTA, 1, NOW);
         (0..=10).for_each(|i| holder.demand(1, NOW + i * (SECOND / 25)));
         let (_, asked) = holder.ask(2, NOW + 2 * SECOND / 5).unwrap();

@@ -1,8 +1,8 @@
-//! Leases (step 4): tokens of a remote backend that this process spends without asking the backend.
+//! Leases (step 4 of a decision): tokens of a remote backend that this process spends without asking the backend.
 //!
 //! A call spends leased tokens only if all of its charges are under policies with leases and are covered by leases.
-//! Otherwise, the process gives back its leases on the call's rows, and the backend decides. Before a lease on a window
-//! is used up, the process sends one request for the next lease.
+//! Otherwise, the process gives back its leases on the call's rows, and the backend decides. Before a lease is used up,
+//! the process sends one request for the next lease.
 
 mod holder;
 #[cfg(test)]
@@ -28,7 +28,7 @@ pub(super) struct Leases {
     backend: Arc<dyn LeaseBackend>,
     time: LocalTime,
     shards: Box<[Mutex<Shard>]>,
-    /// The positions of the windows. They are random, so that a client cannot choose keys that share a bucket.
+    /// Assigns random positions to windows, so a client cannot choose keys that share a bucket.
     placement: Placement,
     sequence: AtomicU32,
     /// Whether [`LeaseBackend::watch`] has been called, which makes the backend call [`LeaseHolder::tick`].
@@ -55,9 +55,9 @@ struct Request {
 
 /// The result of trying to decide a call with leases.
 pub(super) enum Spent {
-    /// For each take, the sequence number of the last report before the charge, and the step.
+    /// For each take: the sequence number of the last report before the charge, and the step.
     All(SmallVec<[u32; 4]>, Steps),
-    /// The call is denied, because the backend has recently granted only a few of the tokens that this process needs.
+    /// The call is denied because the backend has recently granted only a few of the tokens that this process needs.
     Denied(Steps),
     /// The backend must decide. `holds` is true if this process holds leased tokens for any of the call's rows.
     Nothing { holds: bool },
@@ -130,14 +130,14 @@ impl Leases {
         Spent::All(reports, steps.into_iter().collect())
     }
 
-    /// Gives back the leased tokens of a call's rows, before the backend decides the call.
+    /// Gives back the leased tokens of a call's rows before the backend decides the call.
     pub(super) fn give_back(&self, takes: &[Take<'_>]) {
         for take in takes.iter().filter(|take| take.part.leased) {
             self.give_back_if(take.digest(), |holder, now| holder.tokens(now) > 0);
         }
     }
 
-    /// Reports the spent tokens of windows and gives the unspent ones back, before the backend credits the windows.
+    /// Reports spent tokens and gives unspent tokens back before the backend credits the windows.
     pub(super) fn report(&self, windows: impl Iterator<Item = Digest>) {
         windows.for_each(|id| self.give_back_if(id, |holder, _| !holder.is_empty()));
     }
@@ -193,7 +193,7 @@ impl Leases {
         }
     }
 
-    /// Returns how long a denial of a take is remembered, even if tokens have been refilled since.
+    /// Returns the minimum duration for which a denial of a take is remembered, even if tokens are refilled sooner.
     pub(super) fn pause(&self, take: &Take<'_>) -> Duration {
         let (id, now) = (take.digest(), self.time.now());
         if !take.part.leased {
@@ -208,7 +208,7 @@ impl Leases {
         self.window(id).entry().is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
     }
 
-    /// Spends additional tokens for a charge from its leases. Returns whether there were enough.
+    /// Spends additional leased tokens for a charge. Returns whether there were enough.
     pub(super) fn surcharge(&self, id: Digest, tokens: u64) -> bool {
         let now = self.time.now();
         self.window(id).entry().is_some_and(|entry| entry.holder.spend(tokens, now))
@@ -308,7 +308,7 @@ impl Leases {
     }
 }
 
-/// The entry of a window in its locked shard.
+/// The locked shard of a window, and the position of the window's entry.
 struct Window<'a> {
     shard: MutexGuard<'a, Shard>,
     id: Digest,
@@ -322,7 +322,7 @@ impl Window<'_> {
         self.shard.find_mut(self.place, |entry| entry.id == id)
     }
 
-    /// Adds or replaces the entry, unless the shard is full.
+    /// Replaces the entry, or adds it unless the shard is full.
     fn insert(&mut self, new: Entry) {
         if let Some(entry) = self.entry() {
             *entry = new;

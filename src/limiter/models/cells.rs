@@ -1,4 +1,4 @@
-//! Models of parts of a limiter: the waiting queue, set quotas, deny lists and the block cache.
+//! Models of parts of a limiter: the waiting queue, changed quotas, deny lists and the block cache.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -33,7 +33,7 @@ fn due(decision: &Decision) -> u64 {
     (decision.due().get() - NOW.get()) / 60_000_000
 }
 
-/// Two of three callers leave. The third caller is woken, and gets the first reservation.
+/// Two of three callers leave. The third caller is woken and gets the first reservation.
 #[test]
 fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost() {
     orders_with_preemptions(3, || {
@@ -62,7 +62,7 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
 
 /// A caller's reservation becomes due while the caller before it leaves.
 #[test]
-fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
+fn no_reservation_is_both_used_and_given_back() {
     every_order(|| {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
@@ -73,7 +73,7 @@ fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
         };
         let used = due(&queues.complete(&second).unwrap());
         let left = leaver.join().unwrap();
-        assert_eq!(used + left, 3, "{used} was used and {left} given back");
+        assert_eq!(used + left, 3, "{used} was used, and {left} was given back");
         assert_ne!(used, left);
     });
 }
@@ -99,9 +99,9 @@ fn change(key: u128, quota: Option<Quota>) -> Override {
     Override { policy: API, setting: Setting::Quotas(QuotaScope::Key(Digest::from_bits(key)), quotas) }
 }
 
-/// Calls skip the lock while the count is 0.
+/// Calls skip the lock while the number of changed quotas is 0.
 #[test]
-fn concurrent_changes_do_not_hide_a_set_quota() {
+fn concurrent_changes_do_not_hide_a_changed_quota() {
     every_order(|| {
         let quota = Quota::token_bucket(2, MINUTE);
         let overrides = Arc::new(Overrides::default());
@@ -169,7 +169,7 @@ fn concurrent_inserts_lose_no_rule() {
     });
 }
 
-/// One caller stores a denial that it has read, while another caller gives tokens back and clears the cached row.
+/// One caller caches a denial while another caller gives tokens back and clears the cached row.
 #[test]
 fn a_denial_read_before_a_refund_is_not_cached_after_the_refund() {
     every_order(|| {

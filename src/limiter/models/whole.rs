@@ -1,4 +1,4 @@
-//! Models of whole limiters, on a backend with one row.
+//! Models of whole limiters on a backend with one row.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn no_call_uses_the_old_quota_once_a_change_takes_effect() {
 }
 
 #[test]
-fn concurrent_calls_take_exactly_max_waiting_slots() {
+fn concurrent_calls_take_as_many_slots_as_max_waiting_allows() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(2).build();
         let others = [(); 2].map(|()| {
@@ -136,7 +136,7 @@ fn a_released_slot_goes_to_exactly_one_of_two_calls() {
 }
 
 #[test]
-fn clones_of_a_receipt_settle_a_charge_once() {
+fn clones_of_a_receipt_settle_a_charge_only_once() {
     every_order(|| {
         let backend = OneRow::default();
         let limiter = RateLimiter::new(backend.clone());
@@ -156,7 +156,7 @@ fn clones_of_a_receipt_settle_a_charge_once() {
 fn denials_from_before_a_reset_are_not_cached_after_the_reset() {
     every_order(|| {
         let backend = OneRow::remote();
-        // Another limiter charges the row, so that the limiter under test has not cached the row.
+        // Another limiter charges the row, so the limiter under test has not cached it.
         assert!(now(RateLimiter::new(backend.clone()).try_acquire(&API, "eve").cost(2)).is_allowed());
         let limiter = RateLimiter::builder(backend).block_cache(4).build();
         let asking = {

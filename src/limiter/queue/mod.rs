@@ -44,7 +44,7 @@ struct Queue {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    /// Whether the reservation has changed and the caller was woken since the last poll.
+    /// Whether the caller has been woken for a changed reservation since its last poll.
     moved: bool,
     waker: Waker,
 }
@@ -82,9 +82,9 @@ impl Queues {
         Some(Ticket { queue, waiter })
     }
 
-    /// Returns the caller's decision if it has changed since the last poll. `waker` is notified of the next change.
+    /// Returns the caller's decision if it has changed since the last poll. The next change wakes `waker`.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
-        // Dropping a waker may drop a task whose destructor calls this method, so the waker is dropped after unlocking.
+        // Dropping a waker may drop a task whose destructor locks the queue, so the waker is dropped after unlocking.
         let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
         decision
     }
@@ -95,7 +95,7 @@ impl Queues {
         Some(decision)
     }
 
-    /// Removes a caller that stops waiting. Returns the last decision of the queue, which no caller needs anymore.
+    /// Removes a caller that stops waiting. Returns the last reservation in the queue, which no caller needs anymore.
     pub(super) fn leave(&self, ticket: &Ticket) -> Option<Decision> {
         let (_waiter, decision, wakers) = self.remove(ticket, Queue::leave)?;
         wakers.into_iter().for_each(Waker::wake);

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use slab::Slab;
 
-/// An entry of a [`Sequence`]. Every run of entries has a summary.
+/// An entry of a [`Sequence`]. Every run of adjacent entries has a summary.
 pub(super) trait Summarize {
     type Summary: Copy + std::fmt::Debug;
 
@@ -13,8 +13,8 @@ pub(super) trait Summarize {
     fn join(left: Self::Summary, right: Self::Summary) -> Self::Summary;
 }
 
-/// A sequence of entries that are ordered by rank, not by value: a treap (Seidel and Aragon, "Randomized search trees",
-/// 1996), which is a binary tree with lower ranks on the left and higher random priorities at the top. Its expected
+/// A sequence of entries, ordered by rank rather than by value. It is a treap (Seidel and Aragon, "Randomized search
+/// trees", 1996): a binary tree with lower ranks on the left and higher random priorities at the top. Its expected
 /// depth is logarithmic, whatever the order of insertions and removals.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Summarize> {

@@ -25,7 +25,7 @@ fn identity(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
-/// A model of a row's queues, one for each cost. When a caller leaves, the callers behind it move up one by one.
+/// A model of a row's queues. When a caller leaves, the callers behind it with the same cost move up one by one.
 #[derive(Default)]
 struct Model {
     queue: Vec<Modelled>,
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     #[test]
-    fn any_history_matches_the_model(
+    fn any_sequence_of_operations_matches_the_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
         spread in prop::sample::select(vec![1u64, 3, 1000]),
     ) {
@@ -153,7 +153,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
 }
 
 #[test]
-fn later_callers_are_not_woken_again_until_they_poll() {
+fn woken_callers_are_not_woken_again_until_they_poll() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
     let waker = |number| Waker::from(Arc::new(WakeLog(number, Arc::clone(&woken))));
     let join = |number: usize| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker(number)).unwrap();
@@ -173,7 +173,7 @@ fn later_callers_are_not_woken_again_until_they_poll() {
 }
 
 #[test]
-fn reservations_are_not_passed_on_between_policies() {
+fn reservations_are_not_passed_on_to_callers_under_other_policies() {
     let queues = Queues::default();
     let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(|policy| {
         let reservation = reservation(7, 1, 1, 0);

@@ -20,8 +20,8 @@ impl Entry {
         Entry(Notice { age, ..content.to_notice() })
     }
 
-    /// Returns the content of the entry and its age once `age` has passed since the save. Returns `None` if the entry
-    /// has expired by then.
+    /// Returns the content and the age of the entry at the time `age` after the save. Returns `None` if the entry has
+    /// expired by then.
     pub(super) fn after(&self, age: Duration) -> Option<(NoticeContent, Duration)> {
         let lasts = match self.0.lasts {
             Some(lasts) => Some(lasts.checked_sub(age).filter(|left| !left.is_zero())?),

@@ -9,12 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use super::{Loaded, RateLimiter, Saved, StateError};
 
 impl RateLimiter {
-    /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown. The page
-    /// [restarts](crate::docs::restarts) has an example.
+    /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown. The
+    /// [restarts](crate::docs::restarts) page has an example.
     ///
     /// The state is written to a new file next to `path`, flushed to the disk, and renamed. If the process is killed or
-    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind, whose
-    /// name is `path` followed by a dot, the process ID and `.tmp`. On Unix, only the owner can read the file. If
+    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind. Its
+    /// name is `path`, followed by a dot, the process ID and `.tmp`. On Unix, only the owner can read the file. If
     /// several processes save to the same path, the last one wins, so give each process its own path.
     ///
     /// # Errors

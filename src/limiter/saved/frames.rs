@@ -1,9 +1,9 @@
-//! The frames of a saved state, each of which is authenticated together with all frames before it.
+//! The frames of a saved state. Each frame is authenticated together with all frames before it.
 //!
 //! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists
 //! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and a 16-byte SipHash,
 //! whose key is derived from the limiter's secret. Each hash also covers the hash of the previous frame. The state ends
-//! with an empty frame, so a state that is cut off between frames is detected.
+//! with an empty frame, so a state that was cut off between frames is detected.
 
 use std::io::{self, Read, Write};
 
@@ -18,7 +18,7 @@ pub(super) enum FrameKind {
     End = 3,
 }
 
-/// The secret for hashes, and the hash of the last frame.
+/// The secret for hashing, and the hash of the last frame.
 struct Chain {
     secret: Secret,
     hash: [u8; HASH_BYTES],
@@ -41,7 +41,7 @@ impl Chain {
 pub(super) struct FrameWriter<W> {
     to: W,
     chain: Chain,
-    /// Space for the hash, followed by the frame.
+    /// Space for the hash of the previous frame, followed by the frame.
     frame: Vec<u8>,
     written: u64,
 }
@@ -80,7 +80,7 @@ impl<W: Write> FrameWriter<W> {
 pub(super) struct FrameReader<R> {
     from: R,
     chain: Chain,
-    /// Space for the hash, followed by the frame without its own hash.
+    /// Space for the hash of the previous frame, followed by the frame without its own hash.
     frame: Vec<u8>,
     read: u64,
 }

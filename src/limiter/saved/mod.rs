@@ -17,9 +17,9 @@ use crate::policy::Secret;
 pub use error::{StateError, StateErrorKind};
 
 impl RateLimiter {
-    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the changes to
-    /// policies at run time (quotas, enforcement and resets), the blocks and the pauses. The page
-    /// [restarts](crate::docs::restarts) lists what is not saved. For files, use
+    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the changes made to
+    /// policies at run time (quotas, enforcement and resets), and all blocks and pauses. The
+    /// [restarts](crate::docs::restarts) page lists what is not saved. To write to a file, use
     /// [`save_to_file`](RateLimiter::save_to_file).
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
@@ -45,11 +45,11 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Decisions continue during the save. Each row is consistent, but a charge that is made meanwhile may or may not
-    /// be included. Only active blocks are saved, so [escalation](crate::protection::AutoBlock::escalate) starts over
-    /// for callers that are not blocked at the time of the save.
+    /// Decisions continue during the save. Each saved row is consistent, but charges made during the save might not be
+    /// included. Only active blocks are saved, so [escalation](crate::protection::AutoBlock::escalate) starts over for
+    /// callers that are not blocked at the time of the save.
     ///
-    /// This method blocks the thread, and uses 40 bytes of memory for each row. In a service, call it after the server
+    /// This method blocks the thread and uses 40 bytes of memory for each row. In a service, call it after the server
     /// has stopped, or in [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
     ///
     /// # Errors
@@ -74,11 +74,11 @@ impl RateLimiter {
     ///   spent. A key that already has a row keeps that row. If the table is smaller than before, the rows of denied
     ///   keys are loaded first, and rows for which no slot is free are [dropped](Loaded::dropped).
     /// - **Quotas and enforcement settings** replace those set in this limiter for the same policy and the same
-    ///   callers. A quota is ignored while the policy has a different algorithm.
+    ///   callers. A loaded quota is ignored while the policy has a different algorithm.
     /// - **Blocks and pauses** end when they would have ended without the restart. Blocks are listed without a rule.
     ///
-    /// If the clock was set back, the time since the save counts as 0. If the quota is unchanged, loading never gives a
-    /// key extra tokens, and its whole quota is available again after at most twice the time that a full refill takes.
+    /// If the clock was set back, the time since the save counts as 0. As long as its quota is unchanged, a key never
+    /// gains tokens from loading, and gets its full quota back after at most twice the time that a full refill takes.
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state is incomplete, has
@@ -130,7 +130,7 @@ pub struct Loaded {
     pub age: Duration,
     /// The number of rows that were added.
     pub rows: usize,
-    /// The number of changes made to policies: quotas, enforcement and resets.
+    /// The number of loaded changes to policies: quotas, enforcement and resets.
     pub changes: usize,
     /// The number of loaded manual and automatic blocks that are in effect.
     pub blocks: usize,
@@ -140,7 +140,7 @@ pub struct Loaded {
     pub expired: usize,
     /// The number of rows that were skipped because their keys already had rows.
     pub existing: usize,
-    /// The number of rows, changes, blocks and pauses for which this limiter has no space; see
+    /// The number of rows, changes, blocks and pauses for which this limiter had no space; see
     /// [`max_rows`](crate::backend::MemoryBackendBuilder::max_rows) and
     /// [`max_entries`](crate::protection::AutoBlock::max_entries).
     pub dropped: usize,

@@ -81,11 +81,11 @@ impl ClientIp {
     }
 
     /// Trusts proxies in these networks to report their clients' addresses. Clients in these networks are trusted as
-    /// well, so run test clients outside of them.
+    /// well, so run test clients elsewhere.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
     /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to
-    /// left, and the first address outside the networks is the client's. An invalid entry ends the search, and the last
+    /// left. The first address outside the networks is the client's. An invalid entry ends the search, and the last
     /// proxy found so far counts as the client. No other header is read.
     ///
     /// # Panics
@@ -148,10 +148,10 @@ impl ClientIp {
 
     /// Maps each address with one of these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 address that it
     /// contains (RFC 6052). Keys, trusted proxies, deny rules and blocks then use the IPv4 address. Without this
-    /// mapping, IPv4 clients behind a translator with a prefix of your own may share one key.
+    /// mapping, IPv4 clients behind a translator that uses your own prefix might share one key.
     ///
     /// The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which RFC 6052 forbids
-    /// in this prefix. If your translator uses them nevertheless, list the prefix here.
+    /// in this prefix. If your translator uses this prefix for private addresses anyway, list the prefix here.
     ///
     /// # Panics
     /// Panics if a string is not a NAT64 prefix, or if a prefix contains a [trusted](ClientIp::trust) network.
@@ -238,7 +238,7 @@ impl ClientIp {
                 let mut client = peer;
                 let mut recorded = self.recorded(headers);
                 while is_trusted(&client) {
-                    // An invalid entry must not be skipped, since all entries to its left may be forged.
+                    // An invalid entry must not be skipped, since all entries to its left could be forged.
                     let Some(Some(address)) = recorded.next() else { break };
                     client = self.canonical(address);
                 }
@@ -307,7 +307,7 @@ fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = None;
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
-    // Over TLS, tonic wraps its connection info in a type of the TLS library, which `tonic::Request` unwraps.
+    // Over TLS, tonic wraps its connection info in another type, which `tonic::Request` unwraps.
     #[cfg(feature = "tonic")]
     let peer = peer.or_else(|| tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr());
     let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));

@@ -18,7 +18,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // Only `extract` can borrow the request, so create this future now even though it may not be needed.
+                // Only `extract` can borrow the request, so create this future now, whether or not it will be needed.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
@@ -184,7 +184,7 @@ mod tests {
         let parts = http::Request::new(()).into_parts().0;
         match pin!(extractor.extract(&parts).found()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => found,
-            Poll::Pending => panic!("a test future is not ready"),
+            Poll::Pending => panic!("the extractor's future must be ready immediately"),
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn extractors_that_reject_or_skip_anonymous_callers_find_the_same_other_keys() {
+    fn or_reject_and_or_skip_change_only_the_handling_of_anonymous_callers() {
         use crate::middleware::key::{bearer, extension};
         let keys = [Key::anonymous(), bearer().key("token"), Key::global()];
         assert_eq!(keys.each_ref().map(|key| bearer().can_find(key)), [true, true, false]);

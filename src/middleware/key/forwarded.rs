@@ -1,8 +1,8 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! Each proxy appends the address of its peer, so the nearest proxy wrote the rightmost entry, and the client may have
-//! written the leftmost ones. Entries are read only as long as their authors are trusted. Text that a client writes on
-//! the left (unclosed quotes, quoted commas, garbage) cannot change how the entries on the right are read.
+//! Each proxy appends the address of its peer, so the nearest proxy wrote the rightmost entry, and the client might
+//! have written the leftmost ones. Reading stops before the first entry whose author is not trusted. Text that a client
+//! writes on the left (unclosed quotes, quoted commas, garbage) cannot change how the entries on the right are read.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,7 +18,7 @@ pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: boo
     })
 }
 
-/// Chains of proxies are short, so a header beyond these limits is probably an attempt to use up CPU time.
+/// Proxy chains are short, so a header that exceeds these limits is probably an attempt to waste CPU time.
 const MAX_ENTRIES: usize = 64;
 const MAX_BYTES: usize = 8192;
 
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarded_element_must_have_exactly_one_for() {
+    fn a_forwarded_element_must_have_exactly_one_for_parameter() {
         let v4 = Some(IpAddr::from([1, 2, 3, 4]));
         for text in [
             "for=1.2.3.4",

@@ -34,9 +34,9 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 
 /// Identifies the caller of a request by a key and, optionally, a tier.
 ///
-/// Any closure that takes the request's parts is an extractor if it returns a [`Subject`], a value that converts to a
-/// key, an `Option` of either (`None` stands for the anonymous caller), a `Result` of any of these whose error is a
-/// [`KeyError`], or an [`Extraction`].
+/// A closure that takes the request's parts is an extractor if it returns a [`Subject`], a value that converts to a
+/// key, or an `Option` of either. `None` stands for the anonymous caller. The closure can also return any of these in a
+/// `Result` with a [`KeyError`], or an [`Extraction`].
 ///
 /// ```
 /// use http::request::Parts;
@@ -47,7 +47,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, |req: &Parts| req.extensions.get::<User>().map(|user| user.id));
 ///
-/// // The key is the user's ID. For requests without a user, it is the address, with a tier for visitors.
+/// // Limit by user ID. Requests without a user are limited by address and get a tier for visitors.
 /// let by_user = || key::extension(|user: &User| user.id);
 /// RateLimitLayer::new(quota, by_user().or(key::client_ip().map(|subject| subject.tier("visitor"))));
 /// // Limit each pair of user and address separately.
@@ -138,7 +138,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Combines the keys of both extractors into a pair. A caller that lacks either key is anonymous. The pair has the
     /// tier of the first subject or, if the first has none, the tier of the second. Its [quotas](Subject::quota) are
     /// chosen in the same way. If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they
-    /// can invent pairs. To apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
+    /// can invent pairs. To limit each key separately, add a [rule](crate::RateLimitLayer::and) instead.
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where
         Self: Sized,
@@ -155,7 +155,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests that have no key with 400 or, for [gRPC](crate::RateLimitLayer::grpc), UNAUTHENTICATED.
+    /// Refuses requests without a key. The status is 400 or, for [gRPC](crate::RateLimitLayer::grpc), UNAUTHENTICATED.
     fn or_reject(self) -> OrReject<Self>
     where
         Self: Sized,
@@ -228,7 +228,7 @@ pub enum Extraction {
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
-/// The outcome of an extraction: a caller, a request to skip, or an error.
+/// The outcome of an extraction: a caller, an exemption, or an error.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_enums)] // There is no other way to handle a request.
 pub enum Found {

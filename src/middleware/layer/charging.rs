@@ -90,13 +90,13 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    /// // Ten requests per second are allowed, evenly spaced. Up to fifty per client wait for up to five seconds.
+    /// // Ten requests per second are allowed, evenly spaced. Up to fifty more per client wait for up to five seconds.
     /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
     /// Each request reserves its tokens when it arrives, so a key's requests proceed in order of arrival. Under several
-    /// rules, a request waits until the latest of its due times. If a client disconnects, the requests behind it [move
+    /// rules, a request waits until the latest of its due times. If a client disconnects, later requests [move
     /// up](crate::Reservation). There is a [bound](crate::limiter::RateLimiterBuilder::max_waiting) on the number of
     /// requests that wait for their due time or for a reply from a remote backend.
     ///

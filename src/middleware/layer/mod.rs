@@ -45,7 +45,7 @@ use crate::policy::{DenyRule, Policy};
 ///
 /// # Where to put it
 /// Put the layer inside the CORS layer, so that browsers can read a 429 and preflights are not charged. If an
-/// authentication layer provides the key, put the limit inside that layer, and add a per-address limit outside of it,
+/// authentication layer provides the key, put the limit inside that layer. Also add a per-address limit outside of it,
 /// since clients that guess credentials have no such key. `Router::layer` also limits requests that match no route;
 /// `route_layer` does not. `docs::axum` recommends an order for all layers.
 #[derive(Clone)]

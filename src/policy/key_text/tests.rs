@@ -41,7 +41,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
     #[test]
-    fn any_key_parses_from_its_text_form(key in keys()) {
+    fn every_key_can_be_parsed_from_its_text_form(key in keys()) {
         let text = key.to_text();
         prop_assert_eq!(text.parse::<Key>(), Ok(key), "{}", text);
     }

@@ -107,7 +107,7 @@ fn calls_on_two_existing_rows_in_opposite_order_are_atomic() {
 }
 
 #[test]
-fn concurrent_newcomers_keep_the_cap_and_do_not_evict_denied_keys() {
+fn concurrent_newcomers_stay_within_the_cap_and_do_not_evict_denied_keys() {
     every_order(|| {
         let quota = Quota::token_bucket(2, HOUR);
         let backend = backend();
@@ -177,7 +177,6 @@ const OPERATIONS: [Operation; 7] = [
     Operation::Reset,
 ];
 
-/// Any three concurrent operations have the effects and results of some sequential order.
 #[test]
 fn three_concurrent_operations_are_linearizable() {
     let quota = Quota::token_bucket(3, HOUR);

@@ -16,7 +16,7 @@ impl Bench {
         self.backend.rows_by_policy().iter().find(|(name, _)| name == policy).map_or(0, |(_, rows)| *rows)
     }
 
-    /// Counts all rows by policy number, and compares the counts with the counts in the ledger.
+    /// Counts all rows by policy number, and compares the counts with those in the ledgers.
     fn recount(&self) -> HashMap<u32, u32> {
         let mut counted = HashMap::new();
         for number in 0..self.backend.table.shards() {
@@ -25,7 +25,7 @@ impl Bench {
             for mut cursor in 0..4 * (shard.rows.capacity() as u32 / 8 + 1) {
                 shard.rows.sample(&mut cursor, |key, row| _ = rows.insert(key, row));
             }
-            assert_eq!(rows.len(), shard.rows.len(), "the sample must see every row");
+            assert_eq!(rows.len(), shard.rows.len(), "the samples must include every row");
             let mut here: HashMap<u32, u32> = HashMap::new();
             rows.values().for_each(|row| *here.entry(row.policy).or_default() += 1);
             assert_eq!(here, shard.ledger().sizes().collect(), "shard {number}");
@@ -130,7 +130,7 @@ fn a_small_policy_evicts_rows_of_a_flooded_policy() {
 }
 
 #[test]
-fn keys_share_different_overflow_rows_in_each_table() {
+fn keys_are_assigned_to_different_overflow_rows_in_each_table() {
     let quota = Quota::token_bucket(1, DAY);
     let admitted = || {
         let bench = Bench::with_rows(1000);
@@ -149,7 +149,7 @@ fn keys_share_different_overflow_rows_in_each_table() {
     let same = (0..1000).filter(|key| shared(&one, *key) == shared(&other, *key)).count();
     assert!(
         (20..150).contains(&same),
-        "{same} of 1000 keys use the same overflow row in both tables; expected about one in sixteen"
+        "{same} of 1,000 keys use the same overflow row in both tables; expected about one in sixteen"
     );
 }
 

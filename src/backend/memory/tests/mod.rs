@@ -74,7 +74,7 @@ impl Clock for DelayedClock {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // If the clock were read before locking, a row written in the meantime could be ahead and count as unspent.
+    // If the clock were read first, a row written before locking could be ahead of that time and count as unspent.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
@@ -125,12 +125,12 @@ fn newcomers_to_a_full_table_share_a_quota() {
     assert_eq!(admitted, 0, "the first newcomer spent all three tokens of the overflow row");
     bench.clock.advance(20 * MINUTE);
     let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    // Each row has a refilled token and denies nothing, so newcomers can evict it.
+    // By now, each row has a refilled token and denies nothing, so newcomers can evict it.
     assert!(admitted > 1);
 }
 
 #[test]
-fn an_overflow_row_is_not_reset_at_the_boundaries_of_its_keys() {
+fn an_overflow_row_is_not_reset_at_the_window_boundaries_of_its_keys() {
     let bench = Bench::with_rows(16);
     let quota = Quota::fixed_window(1, HOUR);
     let mut admitted = 0;
@@ -138,7 +138,7 @@ fn an_overflow_row_is_not_reset_at_the_boundaries_of_its_keys() {
         admitted += u32::from(bench.take(key, &quota, 1).is_allowed());
     }
     // There are 16 rows, and 16 overflow rows in each of four shards.
-    assert!(admitted <= 16 + 64, "{admitted} admitted: an overflow row was reset at the boundaries of its keys");
+    assert!(admitted <= 16 + 64, "an overflow row was reset: {admitted} calls were admitted");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn the_least_spent_row_is_evicted() {
 }
 
 #[test]
-fn a_denied_call_and_a_peek_leave_all_rows_unchanged() {
+fn denied_calls_and_peeks_leave_all_rows_unchanged() {
     let bench = Bench::with_rows(1000);
     let (quota, policy) = (Quota::token_bucket(10, HOUR), P);
     let (known, empty, never_seen) = (1, 2, 3);
@@ -209,13 +209,13 @@ fn a_refund_is_remembered_in_a_carry_row() {
 }
 
 #[test]
-fn a_carry_row_outlives_its_row_for_late_refunds() {
+fn a_carry_row_outlives_its_main_row_for_late_refunds() {
     let bench = Bench::with_rows(100_000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.settle(1, &quota, &first, 5, 0);
     bench.clock.advance(30 * SECOND);
-    // All tokens are refilled, and newcomers drop the idle row.
+    // All tokens are refilled, so the newcomers' calls drop the idle row.
     for key in 10..3000 {
         bench.take(key, &quota, 1);
     }
@@ -316,7 +316,7 @@ fn newcomers_in_one_call_share_overflow_rows() {
         let steps = bench.backend.decide(&[take(2 * key), take(2 * key + 1)], true);
         admitted += if steps.all_granted() { 2 } else { 0 };
     }
-    assert!(admitted <= 16 * 10 + 64, "{admitted} tokens were admitted");
+    assert!(admitted <= 16 * 10 + 64, "{admitted} tokens were granted");
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn a_denied_newcomer_never_sees_a_full_quota() {
 }
 
 #[test]
-fn carry_rows_are_evicted_once_their_row_is_gone() {
+fn carry_rows_are_evicted_once_their_main_rows_are_gone() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(10, HOUR);
     for key in 0..2000 {

@@ -50,7 +50,7 @@ impl UserConnection for Server {
                 }
                 log.calls += 1;
                 if rows.contains(&b"decided".to_vec()) && log.in_flight.contains(&b"reset".to_vec()) {
-                    log.failures.push("decided while a reset of the row was in flight");
+                    log.failures.push("a row was decided while its reset was in flight");
                 }
                 log.in_flight.extend(rows.iter().cloned());
             }

@@ -20,7 +20,7 @@ const CYCLE: f64 = 4.0;
 const BURST: f64 = 1.0;
 
 impl Load {
-    /// Returns the time of the next call of a process. All times are measured from the start of the simulation.
+    /// Returns the time of the next call by a process. All times are measured from the start of the simulation.
     pub(super) fn next_arrival(
         self,
         process: usize,
@@ -67,7 +67,7 @@ impl Random {
         self.0
     }
 
-    /// Returns a number above 0 and up to 1.
+    /// Returns a number that is greater than 0 and at most 1.
     pub(super) fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }

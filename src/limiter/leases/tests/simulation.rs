@@ -70,8 +70,8 @@ enum Answer {
 struct Process {
     started: Micros,
     holder: Holder,
-    /// For each shard: when it will be full, and until when this process denies calls on it.
-    /// Modes without shards use the first entry.
+    /// For each shard: when it will be full, and until when this process denies calls on it. Modes without shards use
+    /// the first entry.
     shards: Vec<(u64, Micros)>,
     share: State,
     used: Micros,

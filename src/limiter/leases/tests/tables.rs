@@ -104,7 +104,7 @@ fn tables() {
         title: "The share of the limit that is used under a skewed load",
         description: described("Admitted calls relative to one central bucket, for 1 to 1,000 processes", &skewed),
         below: "processes",
-        unit: "admitted : admitted by a central bucket",
+        unit: "admitted calls, relative to a central bucket",
         marks: PROCESSES.map(|processes| processes.to_string()).into(),
         lines: skewed,
     };
@@ -154,20 +154,20 @@ fn described(what: &str, lines: &[Line]) -> String {
 const HEAD: &str = "\
 # Leases, simulated
 
-Written by `make simulate`; do not edit. Processes share the limit of one key in virtual time. The algebra and the lease
-code are the crate's own. Calls arrive at random (Poisson) times. They are counted for eight seconds (80 seconds if
-the limit is at most 100), after two seconds of warm-up. A message takes 0.5 ms in each direction. The limit is a token
-bucket that is refilled in one second.
+Written by `make simulate`; do not edit. The simulation runs the crate's own algebra and lease code in virtual time. All
+processes share the limit of one key. Calls arrive at random (Poisson) times. After a warm-up of two seconds, calls are
+counted for eight seconds, or for 80 seconds if the limit is at most 100. A message takes 0.5 ms in each direction,
+except in the table of faults. The limit is a token bucket that is refilled in one second.
 
 - **plain**: one row on the server; a process remembers denials.
 - **leases**: like plain, but with leases.
 - **shards**: like plain, but with up to 16 shards of at least ten tokens.
-- **shares**: each process has an equal share of the limit to itself, and never contacts the server.
+- **shares**: each process has its own equal share of the limit, and never contacts the server.
 
-Each cell has three figures: the admitted calls relative to what one central bucket would admit; the admitted
-calls of the unluckiest process relative to its fair share, which is proportional to its demand (`-` if no fair share is
-at least 20 calls); and the calls to the server per decision. A bold figure is the number of calls beyond the bound of
-the quota.
+Each cell has three figures. The first is the number of admitted calls, relative to what one central bucket would admit.
+The second is the number of admitted calls of the unluckiest process, relative to its fair share, which is proportional
+to its demand. It is `-` if every fair share is less than 20 calls. The third is the number of calls to the server per
+decision. A bold figure is the number of calls beyond the bound of the quota.
 
 In a skewed load, the demand of process `i` is proportional to `1 / (i + 1)`. In a bursty load, each process makes calls
 only during one second out of every four.
@@ -178,7 +178,7 @@ const COLUMNS: &str = "\
 | ---: | ---: | --- | --- | --- | --- |";
 
 const FAULTS_HEAD: &str = "\
-The load is twice the limit. The bound may be exceeded only after a failover, because the replica lacks the last writes.
+The load is twice the limit. The bound can be exceeded only after a failover, because the replica lacks the last writes.
 
 | processes | limit/s | round trip | fault | plain | leases |
 | ---: | ---: | ---: | --- | --- | --- |
