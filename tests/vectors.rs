@@ -213,7 +213,7 @@ fn single(line: &Line) {
             .expect("expected the field `ts_after`");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
-            // A vector from the year 3871 is decided at the last representable instant, which is in the year 2255.
+            // One vector is dated 3871. Its time is reduced to the last representable instant, in the year 2255.
             _ if clock.instant(ts) == Micros::MAX => {
                 assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
             }

@@ -1,5 +1,5 @@
 /**
- * Tests two pages in a real browser. On the first page, users sign in and out, a hook and a button without React show
+ * Tests two pages in a real browser. On the first page, users sign in and out, a React hook and a plain button show
  * the same limit, and some responses concern another limit. The second page runs the README's example without React.
  *
  * `scripts/on-real-server.sh` starts the servers. The server at `TOLLGATE_URL` has the first limit; if this variable is
@@ -42,7 +42,7 @@ after(async () => {
   servers.forEach((each) => each.close());
 });
 
-test('a hook and a button without React show the limit of the current user', async () => {
+test('a React hook and a plain button show the current user's limit', async () => {
   const [ada, grace] = ['ada', 'grace'].map((name) => `${name}.${Math.random().toString(36).slice(2)}`);
   assert.ok(ada && grace);
   const { page, requests } = await open({ entryPoints: [`${CLIENT}build/browser/together.js`] }, `user=${ada}&user=${grace}`);

@@ -79,7 +79,7 @@ export function createProjection(
   /** Drops holds that have ended, are already reflected in a row, or concern other limits. */
   function dropHolds(): void {
     const now = monotonic();
-    // If a row has at most as many tokens as the headers report, the row takes precedence. Its times are more precise,
+    // If a row has no more tokens than the headers report, the row takes precedence. Its times are more precise,
     // because headers round times up to whole seconds. For a limit with shards, a header item describes only one shard.
     const reflected = ({ items, policy: own }: Hold): boolean =>
       items.some(({ policy, remaining }) => {

@@ -25,7 +25,7 @@ export interface RateLimitOptions {
   readonly policies?: readonly string[];
   /** The time after which a request fails. Default 10,000. */
   readonly timeout?: number;
-  /** The maximum number of retries of a failed request, with backoffs of up to 1, 2, 4, ... seconds. Default 5. */
+  /** The maximum number of retries of a failed request. Their random delays are at most 1, 2, 4, ... s. Default 5. */
   readonly retries?: number;
   /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
@@ -170,8 +170,8 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function observe(response: LimitedResponse): void {
     const unexpected = projection.observe(response, now());
     changed();
-    // Do not fetch if the refused request may itself be a pending fetch, or if a scheduled retry will fetch the
-    // snapshot anyway.
+    // Do not fetch during a pending fetch, which may be the refused request itself, or if a scheduled retry will fetch
+    // the snapshot anyway.
     if (unexpected && !pending && fetchAt === Infinity) {
       void refresh();
     }

@@ -114,7 +114,7 @@ fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
     Err(problem)
 }
 
-/// Returns whether a browser sent the request from a page of another origin. As in Go's `http.CrossOriginProtection`,
+/// Returns whether a browser sent the request from a page on another origin. As in Go's `http.CrossOriginProtection`,
 /// the `Sec-Fetch-Site` header decides. If the browser does not send it, the `Origin` header decides.
 fn is_cross_site(parts: &Parts) -> bool {
     match parts.headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {

@@ -47,12 +47,12 @@ impl Problem {
     pub(super) fn forbidden(operator: &str) -> Problem {
         Problem::new(
             StatusCode::FORBIDDEN,
-            format!("{operator} may only read; sign in as an operator who may make changes"),
+            format!("{operator} has read-only access; sign in as an operator who can make changes"),
         )
     }
 
     pub(super) fn cross_site() -> Problem {
-        let detail = "this request comes from a page of another origin; use the router's own page";
+        let detail = "this request comes from a page on another origin; use the router's own page";
         Problem::new(StatusCode::FORBIDDEN, detail)
     }
 

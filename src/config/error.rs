@@ -7,7 +7,8 @@ use std::fmt;
 use super::raw::shortened;
 
 /// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults,
-/// including the text of their sources, and the number of remaining faults. Each line begins with the file's name.
+/// each with the messages of its underlying errors, and the number of remaining faults. Each line begins with the
+/// file's name.
 ///
 /// ```
 /// use tollgate::{config::ConfigErrorKind, Config};
@@ -40,7 +41,7 @@ pub enum ConfigErrorKind {
     Invalid,
     /// The configuration is valid, but requires a restart to take effect.
     Restart,
-    /// The limiter lacks the configuration's deny list, or could not set a quota or a policy's enforcement.
+    /// The limiter does not have the configuration's deny list, or could not change a quota or an enforcement mode.
     Limiter,
     /// Another reload is in progress.
     Busy,

@@ -62,7 +62,7 @@ impl RateLimiter {
     ) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         if quotas.is_some() {
-            // A removal is not checked, because another version of the program may have set a quota for this tier.
+            // A removal is not checked, because a different version of the program may have set a quota for this tier.
             policy.check_change(Some(tier), quotas.as_deref())?;
         }
         self.change(policy, Setting::Quotas(QuotaScope::Tier(tier.to_owned()), quotas)).await

@@ -65,7 +65,7 @@ pub enum MistakeKind {
     UnmatchedDenyRule,
     /// A request was refused because it lacked the peer address that [`key::client_ip`](crate::key::client_ip) needs.
     MissingPeer,
-    /// The closure of [`RouteLimits::choose`](crate::RouteLimits::choose) returned an unknown name.
+    /// The closure passed to [`RouteLimits::choose`](crate::RouteLimits::choose) returned an unknown name.
     UnknownPolicy,
 }
 

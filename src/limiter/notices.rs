@@ -52,7 +52,8 @@ impl NoticeContent {
         }
     }
 
-    /// Returns `None` if the notice cannot be parsed, for example because another version of the crate published it.
+    /// Returns `None` if the notice cannot be parsed, for example because a different version of the crate published
+    /// it.
     pub(super) fn parse(notice: &Notice) -> Option<NoticeContent> {
         let topic = std::str::from_utf8(&notice.topic).ok()?;
         let digest = |text: &str| u128::from_str_radix(text, 16).ok().map(Digest::from_bits);

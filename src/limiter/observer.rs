@@ -167,7 +167,8 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Returns the time from asking a remote backend until the decision, or `None` if no remote backend was asked.
+    /// Returns the time between the call to a remote backend and the decision, or `None` if no remote backend was
+    /// called.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -177,8 +178,8 @@ impl<'a> Decided<'a> {
         self.check
     }
 
-    /// Returns the caller's [tier](crate::Subject::tier), if the policy has this tier. Only the first 64 tiers that a
-    /// limiter encounters are distinguished. All others are reported as `(others)`.
+    /// Returns the caller's [tier](crate::Subject::tier), if the policy defines that tier. Only the first 64 tiers that
+    /// a limiter encounters are distinguished. All others are reported as `(others)`.
     pub const fn tier(&self) -> Option<&'a str> {
         self.tier
     }
@@ -271,7 +272,7 @@ impl<'a> Failed<'a> {
         self.error
     }
 
-    /// Returns the time from asking a remote backend until the error, or `None` for a backend in this process.
+    /// Returns the time between the call to a remote backend and the error, or `None` for a backend in this process.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }

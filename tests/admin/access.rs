@@ -56,7 +56,7 @@ async fn readers_can_read_but_their_attempts_to_make_changes_are_refused_and_aud
     for (path, body) in CHANGES {
         assert_problem(&server.send("POST", path, &headers, body).await, 403, "eve may only read");
         let failed =
-            format!("eve {path} - - [] failed: eve may only read; sign in as an operator who may make changes");
+            format!("eve {path} - - [] failed: eve has read-only access; sign in as an operator who can make changes");
         assert_eq!(server.audits.take(), [failed]);
     }
     for (method, path) in [("POST", "policies"), ("POST", "missing"), ("PUT", "quota"), ("DELETE", "blocks")] {

@@ -47,7 +47,7 @@ pub(crate) async fn changed_quotas(list: &mut List) {
     let (no_capacity, sliding) = (Quota::token_bucket(10, MINUTE).capacity(0), Quota::sliding_window(10, MINUTE));
     let limiter = RateLimiter::default();
     list.error("a quota that refuses everything", limiter.set_quota(&api, no_capacity).await);
-    list.error("a quota with another algorithm", limiter.set_key_quota(&api, "ada", sliding).await);
+    list.error("a quota with a different algorithm", limiter.set_key_quota(&api, "ada", sliding).await);
     list.error("a tier's quota that refuses everything", limiter.set_tier_quota(&tiers, "free", no_capacity).await);
     list.error("a quota for an unknown tier", limiter.set_tier_quota(&tiers, "gold", api.quotas()[0]).await);
     list.error("the same for a policy without tiers", limiter.set_tier_quota(&api, "gold", api.quotas()[0]).await);

@@ -42,7 +42,7 @@ pub(crate) fn constructors(list: &mut List) {
     });
     list.panic("a quota that refuses everything", || Policy::new("api", NO_CAPACITY));
     list.panic("the same for an unnamed policy", || Policy::from(NO_CAPACITY));
-    list.panic("a tier with another algorithm", || {
+    list.panic("a tier with a different algorithm", || {
         Policy::new("api", TEN_PER_MINUTE).tier("free", Quota::fixed_window(10, MINUTE))
     });
     list.panic("a share of 0", || FailureMode::fallback(0.0));

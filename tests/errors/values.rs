@@ -60,7 +60,7 @@ pub(crate) fn policies(list: &mut List) {
     list.error("too long a name", Policy::try_new("n".repeat(200), ten_per_minute));
     list.error("a quota that refuses everything", Policy::try_new("api", no_capacity));
     list.error("a tier with such a quota", api().try_tier("free", no_capacity));
-    list.error("a tier with another algorithm", api().try_tier("free", Quota::sliding_window(10, MINUTE)));
+    list.error("a tier with a different algorithm", api().try_tier("free", Quota::sliding_window(10, MINUTE)));
     list.error("a duplicate tier", api().tier("free", ten_per_minute).try_tier("free", ten_per_minute));
 }
 

@@ -27,7 +27,7 @@ async fn a_session_raises_the_limit_and_the_captcha_raises_it_further() {
 }
 
 #[tokio::test]
-async fn an_invented_session_is_limited_by_address() {
+async fn a_made_up_session_is_limited_by_address() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     for left in (0..3).rev() {

@@ -59,7 +59,7 @@ async fn the_seventh_message_is_refused_until_the_time_in_the_status() {
         if limit == "bucket" {
             assert_eq!(seen, example.promised("200 200 200 200 200 200 429"));
             assert_eq!((snapshot["spent"].as_u64(), snapshot["capacity"].as_u64()), (Some(6), Some(6)));
-            // A token is refilled five seconds after the first token was spent. The header rounds the wait up.
+            // The bucket regains its first token five seconds after it was spent. The header rounds the wait up.
             let due = snapshot["ts"].as_u64().unwrap() + 5_000_000;
             let refused = send(LOCALHOST, server, &line, &[], "").await;
             assert_eq!(refused.status(), 429);

@@ -51,7 +51,7 @@ async fn a_request_without_a_peer_address_gets_a_500_and_counts_as_a_mistake() {
 }
 
 #[tokio::test]
-async fn a_key_error_charges_no_rule_and_its_message_is_the_detail() {
+async fn after_a_key_error_nothing_is_charged_and_the_detail_is_the_error_message() {
     let (limiter, _clock) = limiter();
     let tenant = |req: &Parts| match req.headers.get("x-tenant") {
         Some(tenant) => Ok(tenant.as_bytes().to_vec()),

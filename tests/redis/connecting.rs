@@ -37,7 +37,7 @@ async fn the_failure_mode_applies_if_a_lazy_connection_finds_no_server() {
 
 /// Regression: the calls were batched even though their rows did not all fit on the script's stack.
 #[tokio::test]
-async fn concurrent_calls_of_a_thousand_charges_succeed() {
+async fn concurrent_calls_with_a_thousand_charges_each_succeed() {
     let server = Server::start();
     let limiter = RateLimiter::new(RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap());
     let calls: Vec<_> = (0..20u64)

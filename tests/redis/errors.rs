@@ -165,7 +165,7 @@ async fn a_foreign_value_causes_an_error() {
     redis::cmd("LPUSH").arg(&row).arg("foreign").exec(&mut admin).unwrap();
     let error = limiter.try_limit(&SLOW, 7).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-    for part in [&*row, "found a value of another type", "delete it, or use another prefix"] {
+    for part in [&*row, "found a value of a different type", "delete it, or use a different prefix"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert_eq!(redis::cmd("DEL").arg(&row).query::<u64>(&mut admin), Ok(1));

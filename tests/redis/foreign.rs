@@ -115,7 +115,7 @@ async fn only_operations_on_a_row_with_a_foreign_value_fail() {
     let row = |version: u8, sections: u8| [&[version, 1, sections, 0][..], &[0; 36]].concat();
     let damaged = [&OURS[..], &[0; 4], &f64::NAN.to_le_bytes(), &[0; 24]].concat();
     for (value, found) in [
-        (None, "a value of another type"),
+        (None, "a value of a different type"),
         (Some(vec![]), "an empty string"),
         (Some(vec![b'x'; 7]), "7 bytes with version 120"),
         (Some(row(3, 0)), "40 bytes with version 3"),
@@ -145,7 +145,7 @@ async fn only_operations_on_a_row_with_a_foreign_value_fail() {
         let [(7, error)] = &errors[..] else { panic!("{found}: {errors:?}") };
         assert_eq!(error.kind(), ErrorKind::Protocol);
         for part in
-            [&*name, "version 2, up to 8 windows", &format!("found {found}"), "delete it, or use another prefix"]
+            [&*name, "version 2, up to 8 windows", &format!("found {found}"), "delete it, or use a different prefix"]
         {
             assert!(error.to_string().contains(part), "{error}");
         }

@@ -348,7 +348,7 @@ impl<'a> History<'a> {
         let moved = raw.moved(&quota, self.now, self.promised);
         let step = moved.since(self.now);
         let back = |step: Duration| Micros::new(self.now.get().saturating_sub(step.as_micros() as u64));
-        // The clock sometimes moves back by a short or a long time, and sometimes moves far ahead.
+        // The clock sometimes moves back, by a little or a lot, and sometimes jumps far ahead.
         self.now = match raw.how.1 >> 60 {
             0 | 1 => back(Duration::from_micros(step.as_micros() as u64 % (2 * quota.period().as_micros() as u64))),
             2 => back(step),
@@ -361,7 +361,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Rewrites a row as if it had been written at the given instant, even if that is impossible.
+    /// Changes the time at which a row was written to any instant, even to an impossible one.
     fn tamper(&mut self, i: usize, at: Micros) {
         if self.model[i] == State::default() {
             return;

@@ -84,7 +84,7 @@ async fn redirections_and_script_errors_are_recognized() {
         ),
         (within("READONLY You can't write against a read only replica."), ErrorKind::Unavailable, "read-only replica"),
         (within("OOM command not allowed when used memory > 'maxmemory'."), ErrorKind::Unavailable, "raise maxmemory"),
-        (within("WRONGTYPE Operation against a key holding"), ErrorKind::Protocol, "another prefix"),
+        (within("WRONGTYPE Operation against a key holding"), ErrorKind::Protocol, "a different prefix"),
         (
             "-ERR The user executing the script can't run this command script: f_0a\r\n".to_owned(),
             ErrorKind::Protocol,

@@ -66,7 +66,7 @@ fn duplicate_policy_names_panic() {
     );
     // Two rules with the same policy name in one layer would charge the same rows.
     let rules = panic_of(|| RateLimitLayer::new(policy("api", 1), key::global()).and(policy("api", 2), key::global()));
-    assert_message(&rules, &["\"api\"", "another name"]);
+    assert_message(&rules, &["\"api\"", "a different name"]);
 }
 
 #[test]

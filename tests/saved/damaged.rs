@@ -155,7 +155,7 @@ fn errors_say_what_was_expected_and_what_was_found() {
         (b"{\"rows\": 1}", StateErrorKind::Damaged, "expected the saved state of a limiter, found other data"),
         (&state[..15], StateErrorKind::Damaged, "the state ends after 15 bytes, before its last part"),
         (&with(8, 3), StateErrorKind::Version, "expected version 1 of the format, found 3"),
-        (&with(12, state[12] ^ 1), StateErrorKind::Secret, "the state was saved with another secret"),
+        (&with(12, state[12] ^ 1), StateErrorKind::Secret, "the state was saved with a different secret"),
         (&with(24, 0xff), StateErrorKind::Damaged, "the part at byte 20 claims to be"),
         (&with(25, state[25] ^ 1), StateErrorKind::Damaged, "the part at byte 20 is incomplete, or has been changed"),
         (&long, StateErrorKind::Damaged, "found more bytes"),

@@ -220,7 +220,7 @@ fn states_are_neither_saved_nor_loaded_if_the_backend_has_no_secret() {
     let other = MemoryBackend::builder().secret(Secret::new([7; 16])).build();
     let error = RateLimiter::new(other).load(&state[..]).unwrap_err();
     assert_eq!(error.kind(), StateErrorKind::Secret);
-    assert!(error.to_string().contains("another secret"), "{error}");
+    assert!(error.to_string().contains("a different secret"), "{error}");
 }
 
 #[test]

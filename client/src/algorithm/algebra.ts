@@ -26,7 +26,7 @@ export interface Algebra {
   roll(row: Row, now: number): Row;
   /** Returns the number of tokens that are spent as of `now`. The row must have been rolled to `now`. */
   spent(row: Row, now: number): number;
-  /** Returns whether at most `level` tokens are spent as of `now`. The row must have been rolled to `now`. */
+  /** Returns whether no more than `level` tokens were spent as of `now`. The row must have been rolled to `now`. */
   within(row: Row, now: number, level: number): boolean;
   /**
    * Returns the first instant at which `within` is true if nothing more is spent. This instant may be beyond `LAST`.

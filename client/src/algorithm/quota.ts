@@ -14,11 +14,11 @@ export interface Quota {
   available(row: Row, now: number): number;
   /** Returns whether `cost` tokens can be spent without waiting. */
   fits(row: Row, now: number, cost: number): boolean;
-  /** Returns whether at most `level` tokens are spent. */
+  /** Returns whether no more than `level` tokens have been spent. */
   within(row: Row, now: number, level: number): boolean;
   /**
-   * Returns the first instant from `now` on at which `within` is true if nothing more is spent, or `Infinity` if there
-   * is none. A foreign row must not have been rolled.
+   * Returns the earliest instant, `now` or later, at which `within` is true if nothing more is spent. Returns
+   * `Infinity` if there is none. A foreign row must be passed as it was read, not rolled.
    */
   when(row: Row, now: number, level: number): number;
 }

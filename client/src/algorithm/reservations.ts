@@ -13,8 +13,8 @@ export interface Reservations {
   /** Returns the due time of a reservation for `cost` tokens that is made at `now`. */
   due(row: Row, now: number, cost: number): number;
   /**
-   * Returns when a reservation for `cost` tokens that is denied at `now` would be granted. A foreign row must not have
-   * been rolled.
+   * Returns when a reservation for `cost` tokens that is denied at `now` would be granted. A foreign row must be passed
+   * as it was read, not rolled.
    */
   retryAt(row: Row, now: number, cost: number): number;
 }

@@ -159,9 +159,9 @@ impl Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// Creates a sliding window, which limits the tokens spent in the last `period` to `limit`. The estimate
-    /// assumes that the previous window's tokens were spent evenly. Windows are aligned to UTC
-    /// unless [`start`](Quota::start) is set.
+    /// Creates a sliding window, which limits the tokens spent in the last `period` to `limit`. This number is
+    /// estimated as if the previous window's tokens had been spent evenly. Windows are aligned to UTC unless
+    /// [`start`](Quota::start) is set.
     ///
     /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary. It
     /// can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a window; see [the worst

@@ -70,7 +70,7 @@ impl Action {
         }
     }
 
-    /// Returns `n` if the outcome depends only on the first `n` windows of a row.
+    /// Returns the number of leading windows of a row that determine the outcome.
     fn windows(&self) -> usize {
         match self {
             Action::Decide { takes, .. } => 1 + takes.iter().map(|take| usize::from(take.window)).max().unwrap_or(0),

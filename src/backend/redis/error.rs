@@ -92,7 +92,7 @@ pub(super) fn classify(error: RedisError) -> Error {
         ),
         ("WRONGTYPE", _) => (
             Protocol,
-            "a key with the backend's prefix holds a value of another type; use another prefix, or delete the key",
+            "a key with the backend's prefix holds a value of a different type; use a different prefix, or delete the key",
         ),
         (_, RedisErrorKind::ClusterConnectionNotFound) => {
             (Unavailable, "no node of the cluster serves the slot at the moment; see CLUSTER INFO")

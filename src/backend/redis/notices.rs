@@ -297,7 +297,7 @@ const NO_SCRIPT: RedisErrorKind = RedisErrorKind::Server(ServerErrorKind::NoScri
 fn invalid_data() -> Error {
     Error::new(
         ErrorKind::Protocol,
-        "the notices on the server are in the format of another version; give each version its own prefix",
+        "the notices on the server are in the format of a different version; give each version its own prefix",
     )
 }
 

@@ -49,7 +49,7 @@ local found, counts, sections, drops = #KEYS == 1 and {} or call('MGET', unpack(
 for i = 1, #KEYS do
   counts[i], sections[i] = 0, 0
   local bytes = found[i]
-  -- For a key of another type, MGET returns nil and GET returns an error.
+  -- For a key of a different type, MGET returns nil and GET returns an error.
   if not bytes then bytes = pcall('GET', KEYS[i]) end
   if not bytes then
     bytes, drops[i] = NONE, 0
@@ -123,7 +123,7 @@ local function repaid(instant)
   return max(instant - at, 0) * rate / period
 end
 
--- Returns whether at most `level` tokens are spent.
+-- Returns whether no more than `level` tokens have been spent.
 local function within(instant, level)
   if algorithm == TOKEN_BUCKET then return spent - level <= repaid(instant) end
   if algorithm == FIXED_WINDOW then return spent <= level end

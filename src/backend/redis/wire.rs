@@ -20,7 +20,7 @@
 //!
 //! A reply consists of the time, a byte for each operation (1 means granted or done), and each row as it was before the
 //! call (a header of zeros if the row did not exist). If a value is not a row, the reply instead contains `FOREIGN`
-//! (4), the value's length (4; 2^32 - 1 means another type) and its first byte (1).
+//! (4), the value's length (4; 2^32 - 1 means a different type) and its first byte (1).
 
 use super::batch::{Action, QueuedTake};
 use crate::algorithm::{Algorithm, ChargeRecord, LEASE_LIFE, LeaseReport, MAX_SPENT, MIN_LEASE as MIN, Micros};
@@ -180,14 +180,14 @@ pub(super) enum Foreign {
 impl Foreign {
     pub(super) fn error(self, key: &[u8]) -> Error {
         let found = match self {
-            Foreign::OtherType => "a value of another type".to_owned(),
+            Foreign::OtherType => "a value of a different type".to_owned(),
             Foreign::Bytes { length: 0, .. } => "an empty string".to_owned(),
             Foreign::Bytes { length, first } => format!("{length} bytes with version {first}"),
             Foreign::Damaged => "numbers out of range".to_owned(),
         };
         let message = format!(
             "expected a row under the key {} (version {VERSION}, up to {MAX_WINDOWS} windows), found {found}; \
-             delete it, or use another prefix",
+             delete it, or use a different prefix",
             String::from_utf8_lossy(key)
         );
         Error::new(ErrorKind::Protocol, message)

@@ -22,11 +22,12 @@ pub struct StateError {
 pub enum StateErrorKind {
     /// Reading or writing failed. `source()` returns the [`io::Error`].
     Io,
-    /// The backend has no secret, its secret differs from the limiter's, or the state was saved with another secret.
+    /// The backend has no secret, its secret differs from the limiter's, or the state was saved with a different
+    /// secret.
     Secret,
     /// The backend does not support saving and loading.
     Unsupported,
-    /// The state was saved in another version of the format.
+    /// The state was saved in a different version of the format.
     Version,
     /// The bytes are not a saved state, are incomplete, or have been changed.
     Damaged,
@@ -51,7 +52,7 @@ impl StateError {
     }
 
     pub(super) fn other_secret() -> StateError {
-        let message = "the state was saved with another secret; use the secret with which it was saved, or delete the \
+        let message = "the state was saved with a different secret; use the secret with which it was saved, or delete the \
                        state to start with full quotas";
         StateError::new(StateErrorKind::Secret, message)
     }

@@ -42,7 +42,7 @@ impl RateLimiter {
 }
 
 fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // Without this lock, two threads of a process would write to the same new file.
+    // Without this lock, two threads in the same process could write to the same new file.
     let _turn = SAVING.lock().unwrap_or_else(PoisonError::into_inner);
     limiter.inner.state_secret()?;
     let new = new_path(path);
@@ -54,7 +54,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
         let _ = fs::remove_file(&new); // Only the first error is reported.
         return saved;
     }
-    flush_directory(path).map_err(|error| StateError::io("cannot flush the directory of the file", error))?;
+    flush_directory(path).map_err(|error| StateError::io("cannot flush the file's directory", error))?;
     saved
 }
 

@@ -82,8 +82,8 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state is incomplete, has
-    /// been modified, or was saved with another secret or version of the format. The whole state is read into memory
-    /// and checked before anything changes, so a failure leaves the limiter unchanged.
+    /// been modified, or was saved with a different secret or version of the format. The whole state is read into
+    /// memory and checked before anything changes, so a failure leaves the limiter unchanged.
     pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
         let secret = self.inner.state_secret()?;
         let mut frames = FrameReader::start(from, secret)?;

@@ -83,7 +83,7 @@ impl RateLimitLayer {
         let names: Vec<_> = self.options.policies().map(Policy::name).collect();
         if names.contains(&rule.policy().name()) {
             let name = rule.policy().name();
-            panic!("tollgate: two rules in one layer have a policy named {name:?}; give one of them another name");
+            panic!("tollgate: two rules in one layer have a policy named {name:?}; give one of them a different name");
         }
         self.options_mut().rules.push(rule);
         self
