@@ -130,7 +130,7 @@ bench:
 instructions:
 	benches/instructions/measure.sh
 
-# Fails if an instruction count has grown by more than 3 %.
+# Fails if an instruction count has grown by more than 3%.
 instructions-check:
 	benches/instructions/measure.sh --check
 

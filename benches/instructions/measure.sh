@@ -2,7 +2,7 @@
 # Counts the instructions of each path under callgrind, and stores them in benches/instructions.md.
 #
 #   measure.sh          rewrites the table
-#   measure.sh --check  fails if a path exceeds the stored count by more than 3 %
+#   measure.sh --check  fails if a path exceeds the stored count by more than 3%
 #
 # Only instructions in `counted` are counted, because the clock is calibrated before that. The setup is excluded by
 # taking the difference between N and N + 100,000 runs. Because Valgrind hides the time stamp counter, reading the clock

@@ -36,7 +36,7 @@ fn enforcement(policy: &Policy) -> Option<String> {
     match policy.enforcement() {
         Enforce::Always => None,
         Enforce::Never => Some("not enforced (shadow mode)".to_owned()),
-        Enforce::Share(share) => Some(format!("enforced for {} % of the keys", share * 100.0)),
+        Enforce::Share(share) => Some(format!("enforced for {}% of the keys", share * 100.0)),
         other => Some(format!("{other:?}")),
     }
 }

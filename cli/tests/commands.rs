@@ -88,7 +88,7 @@ fn settings_without_effect_are_listed() {
             "the deny rule for 10.200.3.4/32, because the rule for 10.0.0.0/8 includes it",
         ]
     );
-    for line in ["all routes: daily\n", "deny list: 5 rules\n", "  enforced for 25 % of the keys\n"] {
+    for line in ["all routes: daily\n", "deny list: 5 rules\n", "  enforced for 25% of the keys\n"] {
         assert!(out.contains(line), "{out}");
     }
     let (_, json, _) = tollgate(&["check", &file(&folder, "limits.toml", text), "--json"]);
@@ -121,7 +121,7 @@ fn many_waiting_requests_are_simulated_quickly() {
     let (config, log) = (file(&folder, "wait.toml", &config), file(&folder, "access.log", &lines.collect::<String>()));
     let begin = std::time::Instant::now();
     let (code, out, error) = tollgate(&["simulate", &log, "--config", &config]);
-    assert!(code == 0 && out.contains("0 (0.00 %)"), "{out} {error}");
+    assert!(code == 0 && out.contains("0 (0.00%)"), "{out} {error}");
     assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
 }
 

@@ -533,7 +533,7 @@ test('a snapshot replaces responses observed before the snapshot was requested',
   assert.equal(w.store.getStatus(10).ok, true, 'the snapshot replaced the response');
 });
 
-test('a refusal observed while a snapshot is pending applies until a snapshot reflects the refusal', async (t) => {
+test('a refusal observed during a snapshot request applies until a later snapshot reflects it', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 10, ts: NOW - 500_000 });
   w.latency = [50, 50];

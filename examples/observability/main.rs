@@ -41,7 +41,7 @@ type AppState = (PrometheusHandle, Arc<Metrics>, RateLimiter);
 /// Limits customers by API key and all other callers by address. In production, look up the API key in a database.
 fn caller(request: &Parts) -> Extraction {
     match request.headers.get("x-api-key") {
-        Some(key) if key == "k1" => key::header("x-api-key").extract(request), // a valid API key
+        Some(key) if key == "k1" => key::header("x-api-key").extract(request), // a checked API key
         _ => key::client_ip().extract(request),
     }
 }

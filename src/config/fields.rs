@@ -120,7 +120,7 @@ pub(super) const AUTO_BLOCK: Table = Table {
         Field::new("threshold", Number(1, u32::MAX as u64), "The number of denials that lead to a block."),
         Field::new("within", Duration, "The period over which denials are counted."),
         Field::new("block_for", Duration, "The duration of a block."),
-        Field::new("escalate", Shape::Table(&ESCALATE), "Makes each further block longer."),
+        Field::new("escalate", Shape::Table(&ESCALATE), "Makes each subsequent block longer."),
         Field::new("reset_on_success", Boolean, "Whether an allowed charge resets the count of denials."),
         Field::new("keys", Boolean, "Whether to block keys."),
         Field::new("ips", Boolean, "Whether to block addresses."),
@@ -137,7 +137,7 @@ pub(super) const AUTO_BLOCK: Table = Table {
 pub(super) const ESCALATE: Table = Table {
     example: r#"factor = 2, most = "30 d""#,
     fields: &[
-        Field::new("factor", Number(2, u32::MAX as u64), "Multiplies the duration of each further block.")
+        Field::new("factor", Number(2, u32::MAX as u64), "Multiplies the duration of each subsequent block.")
             .required("2"),
         Field::new("most", Duration, "The longest duration of a block.").required("\"30 d\""),
     ],

@@ -67,7 +67,7 @@
 //! | `auto_block.policies` | the policies whose denials are counted (see [`AutoBlock`]) | required in `auto_block` |
 //! | `auto_block.threshold`, `auto_block.within` | the number of denials that lead to a block, and the period over which they are counted | 30, 10 min |
 //! | `auto_block.block_for` | the duration of a block | 1 d |
-//! | `auto_block.escalate` | `factor` (2 or more), by which the duration of each further block is multiplied, and `most`, the longest duration | off |
+//! | `auto_block.escalate` | `factor` (2 or more), by which the duration of each subsequent block is multiplied, and `most`, the longest duration | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count of denials | false |
 //! | `auto_block.keys`, `auto_block.ips` | whether to block keys and addresses | true |
 //! | `auto_block.user_agents`, `auto_block.labels` | whether to block user agents; the labels to block | false, none |

@@ -82,7 +82,7 @@ fn compare_settings(old: &Settings, new: &Settings, path: &Path, faults: &Faults
     compare_shown(wait(old), wait(new), &path.field("wait"), faults);
 }
 
-/// Adds a fault that shows both values if they differ.
+/// If the values differ, adds a fault that shows both.
 fn compare_shown<T: PartialEq + fmt::Display>(old: Option<T>, new: Option<T>, path: &Path, faults: &Faults) {
     if old != new {
         let [old, new] = [old, new].map(|value| value.map_or("none".to_owned(), |value| value.to_string()));

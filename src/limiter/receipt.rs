@@ -140,8 +140,8 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Cached denials are removed even if the actual cost is higher, because settling may convert a row to a
-        // different quota, which may refill it faster.
+        // Cached denials are removed even if the actual cost is higher than the charge: settling may convert a row to
+        // a different quota, and the row may then refill faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row.digest().window(charge.window)));
         done.map(move |done| done && locally)
     }

@@ -27,7 +27,7 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // This limit is per account. An outer layer must verify `x-account`.
+/// // This limit is per account. `x-account` has been checked by an outer layer.
 /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```

@@ -166,7 +166,7 @@ impl RouteLimits {
 
     /// Configures all layers created from this set: for example, their [`headers`](RateLimitLayer::headers),
     /// [`skip`](RateLimitLayer::skip) predicates, or default [`cost`](RateLimitLayer::cost). Rules that the closure
-    /// adds apply to all requests, in addition to those that a route chooses. See
+    /// adds apply to every request, in addition to the rules that its route chooses. See
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
     ///
     /// # Panics

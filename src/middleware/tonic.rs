@@ -10,7 +10,7 @@ use crate::limiter::LimitError;
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// Converts the denial to RESOURCE_EXHAUSTED, with the same metadata as a [layer](crate::RateLimitLayer::grpc).
+/// Converts the denial to RESOURCE_EXHAUSTED, with the metadata that a [layer](crate::RateLimitLayer::grpc) sends.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, HOUR};
@@ -36,7 +36,7 @@ impl From<Error> for Status {
     }
 }
 
-/// Converts the error's [status](KeyError::status) to a gRPC code, which is UNAUTHENTICATED for `or_reject`.
+/// Converts the error's [status](KeyError::status) to a gRPC code. Errors from `or_reject` become UNAUTHENTICATED.
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))

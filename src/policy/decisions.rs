@@ -233,8 +233,8 @@ impl<'a> IntoIterator for &'a Decisions {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 ///
 /// limiter.limit(&LOGIN, "ada").await?;
-/// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else { panic!("the second is denied") };
-/// assert_eq!((denied.retry_after(), denied.retry_after_secs()), (Some(HOUR), Some(3600)));
+/// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else { panic!("the second call should be
+/// denied") }; assert_eq!((denied.retry_after(), denied.retry_after_secs()), (Some(HOUR), Some(3600)));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -255,7 +255,7 @@ impl Denied {
         *self.0
     }
 
-    /// How long to wait until the same call succeeds if nothing else is spent, or `None` if the call can never succeed.
+    /// How long to wait before the same call would succeed if nothing else is spent, or `None` if it never would.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
     }

@@ -44,8 +44,8 @@ use super::nat64::canonical;
 /// | `anonymous`, `global` | [`Key::anonymous`], [`Key::global`] |
 /// | `digest:294e0d5fb181c1cb9574defe851b4208` | the key with this [digest](crate::key::Digest), from a log or a list |
 ///
-/// In the `bearer`, `header`, `cookie` and `path` forms, quote names and values, as in `cookie(session):"a, b"`, if
-/// they are empty or contain a space, a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`.
+/// In the `bearer`, `header`, `cookie` and `path` forms, a name or value must be quoted if it is empty or contains a
+/// space, a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`: for example, `cookie(session):"a, b"`.
 ///
 /// # Size
 /// Keys of up to 64 bytes need no allocation. A string takes 8 bytes plus its length, rounded up to a multiple of 8. An

@@ -32,7 +32,7 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
     let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
     assert!(early <= 1 + 20 * 3 / 2, "{early} requests were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);
-    // A process that starts later also receives the pause, and then the end of the pause.
+    // A process that starts later also learns about the pause, and then about its end.
     one.pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
     let third = RateLimiter::new(server.backend().await);
     let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&UPSTREAM, "host").await.unwrap().is_allowed();

@@ -58,7 +58,7 @@ async fn waiting_requests_continue_in_order_at_window_boundaries() {
 }
 
 #[tokio::test]
-async fn in_real_time_requests_continue_100_ms_apart_and_never_early() {
+async fn requests_continue_100_ms_apart_and_never_early_in_real_time() {
     let passed = Arc::new(Mutex::new(Vec::new()));
     let recorder = Arc::clone(&passed);
     let inner = service_fn(move |request: Request<u64>| {

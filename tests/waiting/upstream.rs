@@ -44,7 +44,8 @@ async fn send_all(layer: &RateLimitLayer, urls: &[String], calls: usize) -> (u64
     (by_server, by_layer)
 }
 
-/// Starts servers that each allow 20 requests per second and bursts of five. Their token buckets do not use this crate.
+/// Starts servers that each allow 20 requests per second and bursts of five. Their token buckets are implemented
+/// without this crate.
 async fn start_limited_servers(servers: usize) -> Vec<String> {
     const EACH: Duration = Duration::from_millis(50);
     let mut urls = Vec::new();

@@ -38,8 +38,8 @@ fn memory(run: &Run) -> Verdict {
     let grown = slope * Phase::Attack.duration(run.seconds).as_secs_f64();
     let mean = points.iter().map(|(_, y)| y).sum::<f64>() / points.len() as f64;
     Verdict {
-        promise: "Memory is flat after the warm-up (growth over the attack: at most 5 %)",
-        found: format!("{:.1} MiB, {:+.2} KiB/s, {:+.1} % over the attack", mean / 1024.0, slope, 100.0 * grown / mean),
+        promise: "Memory is flat after the warm-up (growth over the attack: at most 5%)",
+        found: format!("{:.1} MiB, {:+.2} KiB/s, {:+.1}% over the attack", mean / 1024.0, slope, 100.0 * grown / mean),
         holds: grown <= mean * 0.05,
     }
 }
@@ -132,7 +132,7 @@ fn fair(run: &Run) -> Verdict {
     Verdict {
         promise: "A flood under one policy causes no refusals under another",
         found: format!(
-            "newcomers allowed: {ok} of {sent} under the other policy, {own_ok} of {own_sent} ({share:.0} %) under the \
+            "newcomers allowed: {ok} of {sent} under the other policy, {own_ok} of {own_sent} ({share:.0}%) under the \
              flooded one; {denied} denials of invented keys"
         ),
         // Requests may be in flight when the attackers are stopped.

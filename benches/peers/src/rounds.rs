@@ -41,7 +41,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     if values.len().is_multiple_of(2) { (values[half - 1] + values[half]) / 2.0 } else { values[half] }
 }
 
-/// Returns the median and its 95 % interval (bootstrap percentiles).
+/// Returns the median and its 95% interval (bootstrap percentiles).
 pub fn spread(values: &[f64]) -> (f64, f64, f64) {
     let mut random = Random(1);
     let mut again = || values[random.below(values.len() as u64) as usize];

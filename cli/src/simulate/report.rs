@@ -230,5 +230,5 @@ impl fmt::Display for Report {
 }
 
 fn counted((number, share): (u64, f64)) -> String {
-    format!("{number} ({:.2} %)", share * 100.0)
+    format!("{number} ({:.2}%)", share * 100.0)
 }

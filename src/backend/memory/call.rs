@@ -103,8 +103,8 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides a call that charges overflow rows. An overflow row has its own window boundaries, because with those of
-    /// its keys, it would be reset once for each key. The returned steps use the boundaries of the keys.
+    /// Decides a call that charges overflow rows. An overflow row has its own window boundaries. If it used the
+    /// boundaries of its keys, it would be reset once for each key. The returned steps use the keys' boundaries.
     #[cold]
     fn decide_overflow(
         &mut self,

@@ -110,7 +110,7 @@ pub(super) fn classify(error: RedisError) -> Error {
         }
         (_, RedisErrorKind::InvalidClientConfig | RedisErrorKind::RESP3NotSupported) => (
             Protocol,
-            "the Redis client cannot use the URL; check the URL, and the features of the crate (`redis-tls` for `rediss://`)",
+            "the Redis client cannot use the URL; check the URL and the crate's features (`redis-tls` for `rediss://`)",
         ),
         _ if error.is_timeout() => (Timeout, "the Redis client timed out; the charge may have been made"),
         _ => (Unavailable, "cannot reach the server; check the address, and that the server is running"),

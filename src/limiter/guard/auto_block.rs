@@ -98,9 +98,9 @@ impl AutoBlock {
         self
     }
 
-    /// Makes each further block of a caller `factor` (at least 1) times as long as the previous block, up to `most`.
-    /// The duration is reset once the caller has gone without a block for as long as its last block lasted. Off by
-    /// default.
+    /// Makes each subsequent block of a caller `factor` times as long as the previous one, up to `most`. A `factor` of
+    /// 0 counts as 1. The duration is reset once the caller has gone without a block for as long as its last block
+    /// lasted. Off by default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));

@@ -58,8 +58,8 @@ impl StateError {
     }
 
     pub(super) fn unsupported() -> StateError {
-        let message = "the backend cannot be saved or loaded; use a `MemoryBackend`, or the persistence of the Redis \
-                       server";
+        let message = "the backend cannot be saved or loaded; use a `MemoryBackend`, or rely on the persistence of the \
+                       Redis server";
         StateError::new(StateErrorKind::Unsupported, message)
     }
 

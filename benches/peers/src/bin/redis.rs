@@ -6,7 +6,7 @@
 //! decision on the server's main thread. The server has the first core, and the client has the second. Each contestant
 //! has one connection, the same random keys, and limits that allow everything. Figures are medians of the rounds.
 //! Because machines are noisy, compare ratios. Each ratio is taken within a round, in which the contestants run right
-//! after one another, and the tables show the median ratio and its 95 % interval (bootstrap).
+//! after one another, and the tables show the median ratio and its 95% interval (bootstrap).
 //!
 //! A decision covers one charge, as elsewhere in tollgate, so a request with three charges makes three decisions, on
 //! three rows. Latencies are those of requests.

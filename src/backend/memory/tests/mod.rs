@@ -281,7 +281,7 @@ fn settling_a_missing_row_charges_only_the_extra_cost() {
 
 #[test]
 fn the_cap_holds_when_a_call_charges_evictable_rows() {
-    // Regression: a newcomer evicted a row that the same call also charged and then stored again.
+    // Regression: a call that charges two rows evicted one to make room for the other, and then stored it again.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
         let quota = Quota::token_bucket(2, HOUR);

@@ -35,7 +35,7 @@ fn refusals(counts: &[usize]) {
     let measured: Vec<_> =
         counts.iter().map(|keys| refused_to_allowed(*keys, if *keys > 1_000_000 { 1 } else { 3 })).collect();
     let heads: Vec<_> = counts.iter().map(|keys| counted(*keys)).collect();
-    println!("| one thread, denied : allowed (95 %) | {} |", heads.join(" | "));
+    println!("| one thread, denied : allowed (95%) | {} |", heads.join(" | "));
     println!("| --- {}|", "| ---: ".repeat(counts.len()));
     for (i, (name, _)) in measured[0].iter().enumerate() {
         let cells = measured.iter().map(|of| {

@@ -3,7 +3,7 @@
 //!
 //! Each stack is served by a separate process on the first core, and the client has the second. In each of 20 rounds, a
 //! layer and the same server without that layer run right after each other, in alternating order. Prints, as Markdown,
-//! the medians of the rounds and the 95 % interval of the ratio within a round (bootstrap).
+//! the medians of the rounds and the 95% interval of the ratio within a round (bootstrap).
 //!
 //! All connections come from one address, so the key is hot. axum boxes each layer's future, which costs more than most
 //! layers do, so a layer that does nothing is measured too. tollgate is also measured around the whole router, where
@@ -65,7 +65,7 @@ fn allowed(runtime: &Runtime, rounds: usize) {
             servers[with].ratios.push(with_rate / without_rate);
         }
     }
-    println!("| allowed, {rounds} pairs | requests/s | p99 ms | server µs/request | with : without | 95 % interval |");
+    println!("| allowed, {rounds} pairs | requests/s | p99 ms | server µs/request | with : without | 95% interval |");
     println!("| --- | ---: | ---: | ---: | ---: | --- |");
     servers.iter_mut().for_each(Server::print);
     println!();
@@ -92,7 +92,7 @@ fn denied(runtime: &Runtime, rounds: usize) {
     }
     println!(
         "| denial storm, {rounds} rounds | requests/s | p99 ms | server µs/request | this : tower_governor \
-         | 95 % interval |"
+         | 95% interval |"
     );
     println!("| --- | ---: | ---: | ---: | ---: | --- |");
     servers.iter_mut().for_each(Server::print);

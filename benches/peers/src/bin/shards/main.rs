@@ -91,7 +91,7 @@ fn policies(quota: Quota) -> [Arc<Policy>; SHARDS.len()] {
     SHARDS.map(|shards| Arc::new(Policy::new("hot", quota.shards(shards))))
 }
 
-/// Returns the median ratio of two figures from the same round, and a text that contains the ratio's 95 % interval.
+/// Returns the median ratio of two figures from the same round, and a text that contains the ratio's 95% interval.
 fn relative(figures: &[f64], to: &[f64]) -> (f64, String) {
     let ratios: Vec<f64> = figures.iter().zip(to).map(|(figure, to)| figure / to).collect();
     let (middle, low, high) = spread(&ratios);
@@ -100,4 +100,4 @@ fn relative(figures: &[f64], to: &[f64]) -> (f64, String) {
 
 const HEAD: &str = "# Shards\n\n\
     Written by `make bench-shards`; do not edit. All calls use one key. Figures are medians of interleaved rounds. Ratios\n\
-    are taken within a round; the interval in brackets contains the median with a probability of 95 %.\n\n";
+    are taken within a round; the interval in brackets contains the median with a probability of 95%.\n\n";

@@ -93,7 +93,7 @@ struct Admitted {
 impl Admitted {
     fn text(&self) -> String {
         match self.of_large {
-            Some(of_large) => format!("{:.3} ({:.0} % of the large)", self.share, of_large * 100.0),
+            Some(of_large) => format!("{:.3} ({:.0}% of the large)", self.share, of_large * 100.0),
             None => format!("{:.3}", self.share),
         }
     }
