@@ -120,9 +120,9 @@ test('an operator credits tokens, sees the error for an invalid quota, and sets 
   await page.context().close();
 });
 
-test('the page rejects a wrong token, and only polls while the operator is idle', options, async () => {
+test('the page rejects a wrong token, and an idle page sends only polls', options, async () => {
   const { page, requests, errors } = await open();
-  await page.getByLabel('Token').fill('a wrong token of the operator');
+  await page.getByLabel('Token').fill('a wrong token');
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByText('this request is not authorized').waitFor();
   await signIn(page);

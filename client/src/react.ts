@@ -13,7 +13,7 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * Returns the state of a limit for requests that cost `count` tokens. The component re-renders exactly when the status
+ * Returns the state of a limit for requests that cost `count` tokens. The component re-renders only when the status
  * changes.
  *
  * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
@@ -23,7 +23,7 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * `createRateLimit`.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Memoize the store, because each render would otherwise create a new store wherever stores are not shared.
+  // Memoize the store: on a server, where stores are not shared, each render would otherwise create a new one.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]

@@ -78,7 +78,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Rolls the row at the rates of both buckets, and returns the result with less debt.
+/// Rolls the row at each bucket's rate, and returns the result with less debt.
 fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {

@@ -240,7 +240,7 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // A peek under the quota that wrote the row returns the present state. Under any other quota, it returns
+            // A peek under the quota that wrote the row returns the current state. Under any other quota, it returns
             // the stored state.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {

@@ -263,7 +263,7 @@ impl fmt::Display for QuotaChange {
     }
 }
 
-/// A policy whose enforcement a reload changed.
+/// A change to a policy's enforcement by a reload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnforcementChange {
     policy: PolicyName,

@@ -34,7 +34,7 @@ impl LayerOptions {
         if !reasons.is_empty() {
             let reasons = reasons.join("; ");
             panic!(
-                "tollgate: some rules of the limiter's deny list can never match in this layer: {reasons}. {ELSEWHERE}"
+                "tollgate: some rules in the limiter's deny list can never match in this layer: {reasons}. {ELSEWHERE}"
             );
         }
         self.unmatched.checked_version.store(version, Ordering::Relaxed);

@@ -102,13 +102,14 @@ impl Decision {
         self
     }
 
-    /// Returns the decision of a check that has read several shards. `all_granted` refers to all charges of the call.
+    /// Returns the decision of a check that has read several shards. `all_granted` is whether all charges in the call
+    /// were granted.
     pub(super) fn with_shards(self, shards: ShardRows, all_granted: bool) -> Decision {
         let decision = Decision::new(self.of, self.step, all_granted).by(self.decided_by);
         Decision { charged: false, shards: Some(shards), ..decision }
     }
 
-    /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
+    /// Converts the decision of a call into that of a check, which does not spend the call's `tokens`.
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;

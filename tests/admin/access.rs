@@ -54,13 +54,13 @@ async fn readers_can_read_but_their_attempts_to_make_changes_are_refused_and_aud
     assert_eq!(server.send("POST", "key", &headers, r#"{"key":"7"}"#).await.status, 200);
     assert!(server.audits.take().is_empty());
     for (path, body) in CHANGES {
-        assert_problem(&server.send("POST", path, &headers, body).await, 403, "eve may only read");
+        assert_problem(&server.send("POST", path, &headers, body).await, 403, "eve has read-only access");
         let failed =
             format!("eve {path} - - [] failed: eve has read-only access; sign in as an operator who can make changes");
         assert_eq!(server.audits.take(), [failed]);
     }
     for (method, path) in [("POST", "policies"), ("POST", "missing"), ("PUT", "quota"), ("DELETE", "blocks")] {
-        assert_problem(&server.send(method, path, &headers, "{}").await, 403, "eve may only read");
+        assert_problem(&server.send(method, path, &headers, "{}").await, 403, "eve has read-only access");
     }
     assert_eq!((server.limiter.blocks().len(), server.limiter.set_quotas().len()), (0, 0));
 }

@@ -216,7 +216,7 @@ async fn blocks_and_deny_rules_that_match_the_address_in_a_key_are_reported() {
 }
 
 #[tokio::test]
-async fn blocks_deny_lists_pauses_and_shadow_mode_are_explained() {
+async fn the_explanation_covers_blocks_deny_lists_pauses_and_shadow_mode() {
     let server = TestServer::start().await;
     let limiter = &server.limiter;
     let api = async |key: &str| {

@@ -133,7 +133,7 @@ fn a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
     for (rule, by, parts) in cases {
         let error = built_with(&DenyList::from_iter([rule.clone()]), by()).unwrap_err();
         assert!(
-            error.starts_with("tollgate: some rules of the limiter's deny list can never match in this layer: "),
+            error.starts_with("tollgate: some rules in the limiter's deny list can never match in this layer: "),
             "{error}"
         );
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
@@ -147,7 +147,7 @@ fn a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
 }
 
 #[test]
-fn a_layer_that_provides_the_signals_of_all_deny_rules_can_be_built() {
+fn a_layer_that_provides_all_signals_used_by_deny_rules_can_be_built() {
     let list = DenyList::from_iter([
         network("192.0.2.0/24"),
         DenyRule::country("KP").unwrap(),

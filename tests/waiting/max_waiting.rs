@@ -88,8 +88,8 @@ async fn no_call_waits_if_max_waiting_is_zero() {
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 
-/// Regression test: a call that was denied at the maximum was briefly counted as waiting. This could cause another call
-/// to be denied.
+/// Regression test: a call denied because of `max_waiting` was briefly counted as waiting. This could cause another
+/// call to be denied.
 #[test]
 fn calls_denied_because_of_max_waiting_are_never_counted_as_waiting() {
     let queue = Queue::with(0);

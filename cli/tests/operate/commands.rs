@@ -149,7 +149,7 @@ fn the_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     assert!(code == 1 && error.contains("set the variable TOLLGATE_ADMIN_TOKEN"), "{error}");
     assert_eq!(command(&["limited", "--token-file", file]).0, 0);
     let (code, out, error) = command(&["block", "7", "--for", "1h", "--token-file", file]);
-    assert!(code == 1 && error.contains("eve may only read"), "{error}");
+    assert!(code == 1 && error.contains("eve has read-only access"), "{error}");
     let mut wrong = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     wrong.args(["limited", "--url", &service.url()]).env("TOLLGATE_ADMIN_TOKEN", "an unknown token of an operator");
     let (code, _, refused) = run(&mut wrong);
