@@ -42,7 +42,7 @@ after(async () => {
   servers.forEach((each) => each.close());
 });
 
-test('a React hook and a plain button show the current user's limit', async () => {
+test('a React hook and a plain button show the limit of the current user', async () => {
   const [ada, grace] = ['ada', 'grace'].map((name) => `${name}.${Math.random().toString(36).slice(2)}`);
   assert.ok(ada && grace);
   const { page, requests } = await open({ entryPoints: [`${CLIENT}build/browser/together.js`] }, `user=${ada}&user=${grace}`);

@@ -42,7 +42,7 @@ interface Row {
 const LAST = Number.MAX_SAFE_INTEGER;
 const NEW: Row = { spent: 0, ts: 0, previous: 0 };
 
-test('the client agrees with all of the crate's exact test vectors', () => {
+test('the client agrees with all exact test vectors of the crate', () => {
   const file = new URL('../../../tests/vectors/exact.jsonl', import.meta.url);
   const lines = readFileSync(file, 'utf8')
     .split('\n')
