@@ -111,7 +111,7 @@ pub(super) async fn reset(
         match (key, all) {
             (Some(key), false) => {
                 let key = change.key(&key)?;
-                // The caller's tier and own quota are unknown, so assume the maximum number of shards.
+                // The caller's quota and thus its number of shards are unknown, so assume the maximum.
                 Ok(Some(admin.limiter.reset(policy, Subject::new(key).quota(MOST_SHARDS)).await?))
             }
             (None, true) => {

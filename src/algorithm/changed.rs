@@ -28,7 +28,7 @@ fn owed(state: &State) -> f64 {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Both quotas are token buckets, and the row is repaid at the faster of their rates.
+    /// The row is refilled at the faster of the two quotas' rates. Both quotas are token buckets.
     FasterBucket,
     Own,
     /// The counts stay the same until the row expires.

@@ -56,7 +56,7 @@ impl ConfigReader {
         let name = name.into();
         assert!(
             !self.keys.0.contains_key(&name),
-            "tollgate: there are two key extractors named {name:?}, and files choose them by name; rename one of them"
+            "tollgate: two key extractors are named {name:?}, but files refer to extractors by name; rename one of them"
         );
         Arc::make_mut(&mut self.keys.0).insert(name, Arc::new(key));
         self

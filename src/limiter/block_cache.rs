@@ -40,7 +40,7 @@ struct CachedRow {
     state: State,
     /// The time at which the backend read the row, by the backend's clock.
     seen: Micros,
-    /// The local times at which the backend was asked and answered. The backend read the row in between.
+    /// The local times of the call to the backend and of its reply. The backend read the row in between.
     asked: Micros,
     answered: Micros,
     /// The local time until which a denial is remembered, even if tokens have been refilled since.

@@ -31,7 +31,7 @@ impl RateLimiter {
     /// If a quota has [shards](crate::Quota::shards), each shard is credited with an equal share of the tokens. Blocks
     /// stay in effect, and waiting calls keep their due times. In a memory backend whose table is full, keys that share
     /// a row cannot be credited. The credit takes effect even if the future is dropped. See
-    /// [`remaining`](RateLimiter::remaining) for how to identify a client that a layer limits.
+    /// [`remaining`](RateLimiter::remaining) for how to identify a client that is limited by a layer.
     ///
     /// # Errors
     /// Fails if the backend fails. In this case, the credit may still have been made.

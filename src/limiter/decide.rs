@@ -48,7 +48,7 @@ pub(super) struct CallState {
     /// Whether any charge is enforced.
     enforced: bool,
     shadow: bool,
-    /// The first decisions on all charges, kept while the enforced charges are decided again by themselves.
+    /// The initial decisions on all charges, kept while only the enforced charges are decided again.
     first_decisions: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,

@@ -202,7 +202,8 @@ impl RateLimiter {
 
     /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. The row is deleted even
     /// if the future is dropped. Blocks stay in effect. Returns whether a row was found; a fully refilled row may
-    /// already be gone. See [`remaining`](RateLimiter::remaining) for how to identify a client that a layer limits.
+    /// already be gone. See [`remaining`](RateLimiter::remaining) for how to identify a client that is limited by a
+    /// layer.
     ///
     /// # Errors
     /// Fails if the backend fails.

@@ -15,7 +15,7 @@ async fn the_fourth_request_passes_in_shadow_mode_and_is_marked_and_counted() {
 }
 
 #[tokio::test]
-async fn a_share_is_enforced_for_the_same_clients_each_time() {
+async fn the_limit_is_enforced_for_the_same_share_of_clients_each_time() {
     let example = Example::start("shadow", &["0.5"]);
     let server = example.address();
     let mut enforced = 0;

@@ -127,7 +127,7 @@ async fn settlements_and_resets_run_without_being_awaited() {
 /// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call can
 /// have been charged only if it timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_queue_completes_within_the_deadline() {
+async fn calls_in_a_long_queue_complete_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(DEADLINE).connect(&server.url()).await.unwrap();

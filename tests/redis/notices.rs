@@ -246,7 +246,7 @@ async fn a_full_channel_does_not_drop_withdrawals() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// Regression: if a full channel refused a process's block, the process received no notices until the block ended.
+/// Regression: a process whose block was refused by a full channel received no notices until the block ended.
 #[tokio::test]
 async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notices() {
     let server = Server::start();

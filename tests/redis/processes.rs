@@ -88,7 +88,7 @@ fn processes_agree_on_digests_unless_their_secrets_differ() {
 fn run(server: &Server, what: &str) -> Vec<usize> {
     let start = |_| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        // The child runs only the test `child`, and prints its result among the lines of the test harness.
+        // The child runs only the test `child`. Its result is mixed with the output of the test harness.
         command.args(["processes::child", "--exact", "--nocapture"]).env(CHILD, format!("{} {what}", server.url()));
         command.stdout(Stdio::piped()).spawn().unwrap()
     };

@@ -83,7 +83,7 @@ async fn a_completed_stream_is_charged_for_its_actual_length() {
 }
 
 #[tokio::test]
-async fn an_interrupted_stream_stays_charged_at_its_estimate() {
+async fn an_interrupted_stream_is_still_charged_its_estimate() {
     for sent in [0, 200, 1700] {
         let (client, limiter, send_chunk, mut body_dropped) = streaming_server().await;
         let mut stream = TcpStream::connect(client.0).await.unwrap();

@@ -13,7 +13,7 @@ fn behind_proxies() -> ClientIp {
     client_ip().trust(["10.0.0.0/8", "fd00::/8"])
 }
 
-/// The header lines that reach the service. Each `{}` is replaced with the number of the attempt.
+/// The header lines that reach the service. Each `{}` is replaced with the attempt number.
 type Lines = &'static [(&'static str, &'static str)];
 
 /// A spoof: its name, the extractor, the peer address, and the header lines.

@@ -122,7 +122,7 @@ async fn a_check_reports_the_same_state_for_every_cost() {
 }
 
 #[tokio::test]
-async fn a_summary_reports_whole_tokens_and_rounds_times_up_to_seconds() {
+async fn a_summary_reports_whole_tokens_and_rounds_times_up_to_whole_seconds() {
     static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
     let limiter = limiter();
     let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().summary();

@@ -218,7 +218,7 @@ impl History {
             for Waiter { future, waker, .. } in &mut self.waiters {
                 prop_assert!(
                     future.as_mut().poll(&mut Context::from_waker(waker)).is_pending(),
-                    "a waiter continued before any due time"
+                    "a waiter continued before any waiter was due"
                 );
             }
             self.clock.set(wake);

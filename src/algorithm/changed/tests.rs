@@ -97,7 +97,7 @@ fn counts_from_another_algorithm_are_kept_in_full_until_the_row_expires() {
     let second = charged(&sliding, &first, NOW + MINUTE, 3);
     assert_eq!((second.spent, second.carry, second.clear), (3.0, 4.0, NOW + 3 * MINUTE));
     assert_eq!(roll(&bucket, &second, NOW + 2 * MINUTE).spent, 7.0);
-    assert_eq!(roll(&Quota::sliding_window(10, HOUR), &second, NOW + 2 * MINUTE).spent, 7.0, "another period");
+    assert_eq!(roll(&Quota::sliding_window(10, HOUR), &second, NOW + 2 * MINUTE).spent, 7.0, "a different period");
     assert_eq!(next_change(&Quota::sliding_window(10, HOUR), &second, NOW + 2 * MINUTE), Some(second.clear));
 }
 

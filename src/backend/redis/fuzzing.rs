@@ -45,7 +45,7 @@ pub fn value_of(reply: Value) -> Result<Vec<u8>, Error> {
     bytes().map_err(error::classify)
 }
 
-/// Decodes a reply of the notices script. Returns `None` if the reply is invalid.
+/// Decodes a reply from the notices script. Returns `None` if the reply is invalid.
 pub fn notices(reply: Value) -> Option<Vec<Notice>> {
     notices::parse_reply(reply).map(|page| page.notices)
 }

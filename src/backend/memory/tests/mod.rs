@@ -201,7 +201,7 @@ fn a_refund_is_remembered_in_a_carry_row() {
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.settle(1, &quota, &first, 5, 0);
     assert_eq!(bench.backend.len(), 2, "expected a row and its carry row");
-    // The tokens of the only remaining charge are refilled. Then the whole capacity is spent again.
+    // The tokens spent by the only remaining charge are refilled. Then the whole capacity is spent again.
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
     bench.settle(1, &quota, &second, 5, 0);
