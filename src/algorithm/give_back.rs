@@ -110,7 +110,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
         // Until the row expires, other quotas count both of its windows.
         return state.clear;
     }
-    // The carry is needed until the last charge is fully repaid. No charge leaves the row above the ceiling.
+    // The carry is needed until the last charge is fully repaid. No charge can exceed the ceiling.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
@@ -129,7 +129,7 @@ fn credited(quota: &Quota, state: &State, tokens: u64, now: Micros) -> State {
 
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
-    // If the clock stepped back, the charge still counts as repaid up to `row.at`, like the row itself.
+    // If the clock stepped back, use the time of the row, which has been repaid until then.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;

@@ -90,10 +90,11 @@ impl MistakeKind {
 #[non_exhaustive]
 pub struct Mistakes {
     /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. Only the first
-    /// 10,000 names and the first 65,536 policies created for single calls are compared. Quotas that are
+    /// 10,000 names are compared and, of the policies created for a single call, the first 65,536. Quotas that are
     /// [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
-    /// Charges for callers with a tier that the policy does not have. Policies without tiers do not count.
+    /// Charges for callers with a tier that the policy does not have. Charges under policies without tiers are not
+    /// counted.
     pub unknown_tiers: u64,
     /// Charges for requests without the extension that contains the key.
     pub missing_extensions: u64,

@@ -46,7 +46,7 @@ impl RateLimiter {
         self.inner.pause(RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }, lasts)
     }
 
-    /// Ends a pause. Calls that are already held still wait until the original end of the pause.
+    /// Ends a pause. Calls that are already on hold keep waiting until the pause would have ended.
     ///
     /// # Errors
     /// Fails if the backend cannot notify the other processes. The pause still ends in this process.
@@ -56,8 +56,9 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// Checks for pauses and blocks when charges are due. If a row is paused, returns decisions that are due at the end
-    /// of the pause. Fails if the pause ends after `last`, or if one of the keys is manually blocked.
+    /// When charges are due, checks whether their keys are paused or blocked. If a row is paused, returns decisions
+    /// that are due at the end of the pause. Fails if the pause ends after `last`, or if one of the keys is manually
+    /// blocked.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,

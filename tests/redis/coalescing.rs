@@ -124,8 +124,8 @@ async fn settlements_and_resets_run_without_being_awaited() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call can
-/// have been charged only if it timed out.
+/// Even if the server cannot keep up with the callers, every call completes within the deadline. Of the
+/// calls that fail, only those that timed out may have been charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_in_a_long_queue_complete_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);

@@ -36,7 +36,7 @@ impl Simulation {
         }
     }
 
-    /// Applies crashes and failovers. Called every tenth of a second.
+    /// Injects crashes and failovers. Called every tenth of a second.
     pub(super) fn suffer(&mut self, now: Micros) {
         let tenths = now.since(BEGIN).as_millis() / 100;
         match self.setting.fault {
