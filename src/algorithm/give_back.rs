@@ -34,19 +34,19 @@ impl ChargeRecord {
     ///
     /// A credit never returns more tokens than are spent. Unlike a refund, it takes effect even if the tokens were
     /// charged under another quota; the row is then converted to the quota of the credit. It also takes effect while
-    /// reservations are pending; their due times do not change. Credited tokens raise the quota's bound, even for later
-    /// intervals, because a charge can still be refunded after its tokens have been credited.
+    /// reservations are pending; their due times do not change. Credited tokens increase how much the quota can admit,
+    /// even in later intervals, because a charge can still be refunded after its tokens have been credited.
     pub fn credit(tokens: u64) -> ChargeRecord {
         ChargeRecord { cost: tokens.min(MAX_SPENT), state: State::default(), due: Micros::EPOCH }
     }
 
     /// Returns whether this is the record of a credit. In the record of a charge, `state.spent` is at least the cost.
-    /// A charge of 0 tokens can count as a credit, too, but it can never be settled below its cost.
+    /// A charge of 0 tokens can also be mistaken for a credit. This is harmless, because it cannot be refunded.
     fn is_credit(&self) -> bool {
         self.state.spent == 0.0
     }
 
-    /// Creates the record of a charge of `cost` tokens that `step` granted. Returns `None` if `step` is a denial.
+    /// Creates a record for a charge of `cost` tokens granted by `step`. Returns `None` if `step` is a denial.
     pub fn new(cost: u64, step: &Step) -> Option<ChargeRecord> {
         let due = match step.verdict {
             Verdict::Allow => step.now,

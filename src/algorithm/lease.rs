@@ -5,17 +5,17 @@
 //! outstanding tokens. Because of this *floor*, the quota's bound holds no matter how many processes hold leases, and
 //! no matter which requests and reports are delayed or lost.
 //!
-//! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, two
-//! kinds of tokens can still be admitted: `C - S` available tokens, and up to `O` tokens that are leased but unspent.
-//! Granting a lease or returning unused tokens only moves tokens from one kind to the other. Reporting tokens as spent
-//! adds to neither. When a lease ends, its tokens stay spent. Only a refill increases the sum, at the quota's rate.
-//! Because `S` is at least `O`, the sum never exceeds `C`.
+//! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, requests
+//! can still use two kinds of tokens: the `C - S` available tokens, and up to `O` leased tokens that have not been
+//! used. Granting a lease or returning unused tokens only moves tokens from one kind to the other. Reporting tokens as
+//! spent adds to neither. When a lease ends, its tokens stay spent. Only a refill increases the sum, at the quota's
+//! rate. Because `S` is at least `O`, the sum never exceeds `C`.
 //!
 //! A row does not list its leases. A *generation* consists of the leases granted within one period of [`LEASE_LIFE`]. A
 //! row stores the outstanding tokens of the current generation and of the previous one. All leases of a generation end
 //! two periods after it began, so a lease lasts for one to two periods.
 //!
-//! Windows have the same floor. In a sliding window, outstanding tokens always count in the current window.
+//! Windows have the same floor. In a sliding window, outstanding tokens always count toward the current window.
 
 use std::time::Duration;
 

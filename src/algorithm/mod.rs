@@ -66,9 +66,9 @@ pub struct State {
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires. By then, all of its tokens have been repaid under the quota that
-    /// wrote it, so other quotas ignore an expired row. A backend may store a later instant, except for a sliding
-    /// window, whose `clear` must be `at` plus two periods, rounded up. [`Micros::MAX`] means never.
+    /// The whole second at which the row expires. At that time, all of its tokens have been refilled under the
+    /// quota that wrote it, so other quotas treat the row as unspent. A backend may store a later instant, except for a
+    /// sliding window, whose `clear` must be `at` plus two periods, rounded up. [`Micros::MAX`] means never.
     pub clear: Micros,
 }
 
@@ -90,7 +90,7 @@ const NO_WAIT: u64 = u64::MAX;
 const ANY_WAIT: u64 = NO_WAIT - 1;
 
 impl Ask {
-    /// Asks for `cost` tokens immediately. A cost of 0 only checks that no more than the capacity is spent.
+    /// Asks for `cost` tokens immediately. A cost of 0 only checks that the spent tokens do not exceed the capacity.
     pub const fn cost(cost: u64) -> Ask {
         Ask { cost, max_wait: NO_WAIT }
     }

@@ -61,7 +61,7 @@ impl ManualClock {
     /// Returns the earliest instant that a request is waiting for, or `None` if no request is waiting. To wake all
     /// requests one after another, keep setting the clock to the returned instant until this method returns `None`.
     pub fn next_wake(&self) -> Option<Micros> {
-        // `sleepers` does not contain sleeps that have been woken or were never polled.
+        // `sleepers` does not contain sleeps that have completed or have never been polled.
         self.state().sleepers.keys().next().map(|(instant, _)| *instant)
     }
 

@@ -184,7 +184,8 @@ impl TopKeys {
         self.total
     }
 
-    /// Returns the maximum number of charges of a key without a counter. It is 0 until a shard of the sketch is full.
+    /// Returns how many charges a key without a counter can have at most. This is 0 until a shard of the sketch is
+    /// full.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }

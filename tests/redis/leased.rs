@@ -55,7 +55,7 @@ async fn leases_are_given_back_on_shutdown() {
     assert_eq!((one.stats().leases, one.stats().leased_tokens), (0, 0));
 }
 
-/// Regression: a lease that was requested before the shutdown was kept until it ended.
+/// Regression: a lease that was requested before the shutdown and arrived after it was kept until it expired.
 #[tokio::test]
 async fn a_lease_that_arrives_after_the_shutdown_is_given_back() {
     let server = Server::start();

@@ -380,7 +380,7 @@ mod tests {
         };
         assert_eq!(found("6.6.6.6, 203.0.113.9, 10.0.0.3, 10.0.0.2"), "203.0.113.9");
         assert_eq!(found("203.0.113.9"), "203.0.113.9");
-        // If the chain ends or an entry is invalid, the last proxy found so far counts as the client.
+        // If the chain ends or an entry is invalid, the last proxy found before that counts as the client.
         assert_eq!(found("10.0.0.3, 10.0.0.2"), "10.0.0.3");
         assert_eq!(found("203.0.113.9, unknown, 10.0.0.2"), "10.0.0.2");
     }
