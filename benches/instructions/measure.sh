@@ -30,7 +30,7 @@ count() {
 {
     echo "# Instructions"
     echo
-    echo "Written by \`make instructions\`; \`make instructions-check\` fails if a count has grown by more than $allowed %."
+    echo "Written by \`make instructions\`; \`make instructions-check\` fails if a count has grown by more than $allowed%."
     echo "Counted under callgrind. Reading the clock is a system call there, which is mostly not counted."
     echo
     echo "$(rustc --version | cut -d' ' -f1-2), $(uname -m)"

@@ -63,8 +63,8 @@ impl ChargeRecord {
 /// the difference is refunded as far as the quota's bound and the due times of other reservations allow, and the rest
 /// is forfeited. Settle a charge at most once.
 ///
-/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
-/// cost is higher, the difference is added to the row, which keeps its stamp. Unless the row belongs to a sliding
+/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. An
+/// additional charge is added to the row, which keeps its stamp. Unless the row belongs to a sliding
 /// window, its expiry is postponed in proportion to the debt.
 ///
 /// ```

@@ -203,7 +203,7 @@ pub struct Health {
     pub rows: Option<usize>,
     /// The number of rows that were evicted before they expired.
     pub evictions: Option<u64>,
-    /// The number of charges to overflow rows, each of which is shared by several keys.
+    /// The number of charges made to overflow rows. Several keys share each overflow row.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open. If it is, calls fail immediately.
     pub circuit_open: Option<bool>,

@@ -36,7 +36,8 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can reserve tokens and be settled or given back.
+    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can reserve tokens, and can later be settled or
+    /// refunded.
     ///
     /// # Errors
     /// Fails in the same cases as [`Acquire::reserve`](super::Acquire::reserve).

@@ -8,8 +8,8 @@ use crate::policy::{DenyRule, Digest, Enforce, PolicyName, Quotas};
 impl RateLimiter {
     /// Returns the quotas that any process on the backend has [set](RateLimiter::set_quota) at run time, ordered by
     /// policy. Within a policy, the quota for all callers comes first, followed by the quotas for tiers and for keys.
-    /// The list includes quotas that have no effect in this process because the policy has a different algorithm or no
-    /// such tier.
+    /// The list includes quotas that have no effect in this process because its policy uses a different algorithm or
+    /// does not define the tier.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list(self.inner.time.now())
     }

@@ -89,8 +89,8 @@ impl MistakeKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {
-    /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. Only the first
-    /// 10,000 names are compared and, of the policies created for a single call, the first 65,536. Quotas that are
+    /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. At most
+    /// 10,000 names are compared, and at most 65,536 of the policies created for a single call. Quotas that are
     /// [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
     /// Charges for callers with a tier that the policy does not have. Charges under policies without tiers are not
@@ -102,7 +102,8 @@ pub struct Mistakes {
     pub impossible_costs: u64,
     /// gRPC requests that were refused with a plain HTTP status.
     pub plain_grpc_refusals: u64,
-    /// Rules that one of the layers can never apply. A layer counts one rule of each kind per change to the deny list.
+    /// Rules that one of the layers can never apply. After each change to the deny list, a layer counts at most one
+    /// rule of each kind.
     pub unmatched_deny_rules: u64,
     /// Requests that were refused because they lacked the peer address.
     pub missing_peers: u64,

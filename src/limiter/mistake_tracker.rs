@@ -158,7 +158,7 @@ impl Inner {
                 let (name, quota, cost) = (decision.policy(), decision.quota(), decision.cost());
                 let limit = quota.shard(0).get_capacity();
                 format!(
-                    "policy {name:?} can never grant a cost of {cost}: its quota {quota} {holds} {limit} at most; \
+                    "policy {name:?} can never grant a cost of {cost}: its quota {quota} {holds} at most {limit}; \
                      raise its capacity, or lower the cost"
                 )
             });

@@ -83,8 +83,8 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns a snapshot of a key's row and quota. Later decisions can be computed from it while nothing is spent. If
-    /// there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
+    /// Returns a snapshot of a key's row and quota. As long as nothing is spent, later decisions can be computed from
+    /// it. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.

@@ -134,7 +134,7 @@ pub(super) fn undivided<'a>(takes: &[Take<'a>]) -> impl Iterator<Item = Take<'a>
     takes.iter().filter(|take| take.part.shard == 0).map(Take::whole)
 }
 
-/// Returns how many shards, counted from the first, can grant a charge.
+/// Returns the largest `n` such that each of the first `n` shards can grant a charge.
 fn shards_for(charge: &[Take<'_>]) -> u8 {
     let shards = |take: &Take<'_>| take.quota.shards_for(take.ask.tokens(), take.ask.max_wait().is_some());
     charge.iter().map(shards).min().unwrap_or(0)

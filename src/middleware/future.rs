@@ -117,7 +117,8 @@ where
                         Poll::Ready(due) => due,
                         Poll::Pending => {
                             if slot.is_none() {
-                                // The key was paused while the service was polled, so release the service's capacity.
+                                // The key was paused while the service was being polled. Release the capacity that the
+                                // poll reserved.
                                 *service = service.clone();
                             }
                             return Poll::Pending;

@@ -102,7 +102,7 @@ impl LayerOptions {
         }
     }
 
-    /// Panics if a quota of `rule` can never grant a fixed cost. `cost` applies if the rule has no cost of its own.
+    /// Panics if a quota of `rule` can never grant its fixed cost. `cost` applies if the rule has no cost of its own.
     #[track_caller]
     fn check_cost(&self, rule: &Rule, cost: &Cost) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(cost) else { return };
@@ -149,7 +149,7 @@ pub(crate) fn impossible_cost(policy: &Policy, cost: u64, waits: bool) -> Option
     let (tier, quota) = quotas.find(|(_, quota)| quota.shards_for(cost, waits) == 0)?;
     let holds = if quota.get_shards() > 1 { "has shards that each hold" } else { "holds" };
     let what = format!(
-        "every request costs {cost}, and the quota {quota} {holds} {} at most, so no request would be allowed; raise its \
+        "every request costs {cost}, but the quota {quota} {holds} at most {}, so no request would be allowed; raise its \
          capacity, or lower the cost",
         quota.shard(0).get_capacity()
     );

@@ -43,7 +43,7 @@ impl Subject {
         self
     }
 
-    /// Sets this caller's own quota, or several quotas that apply together, for example [from a
+    /// Sets this caller's own quota, or several quotas that apply together. They can come [from a
     /// database](crate::docs::several_quotas#quotas-from-a-database). To parse quotas, use `text.parse::<Quotas>()`. In
     /// calls with this subject, these quotas replace the policy's, unless a quota was [set for the
     /// key](crate::RateLimiter::set_key_quota) at run time. Spent tokens carry over when the quota changes.

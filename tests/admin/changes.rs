@@ -75,7 +75,7 @@ async fn refused(server: &TestServer, path: &str, body: &str, detail: &str) {
 }
 
 #[tokio::test]
-async fn tokens_are_credited_under_the_tier_of_the_row() {
+async fn a_credit_uses_the_tier_stored_in_the_row() {
     let server = TestServer::start().await;
     let (limiter, policy) = (&server.limiter, chat());
     let premium = || Subject::new(7).tier("premium");

@@ -194,7 +194,7 @@ fn a_key_in_a_file_must_be_registered_with_the_reader() {
     );
     let panic = std::panic::catch_unwind(|| crate::app::reader().key("user", key::global())).unwrap_err();
     let text = *panic.downcast::<String>().unwrap();
-    assert!(text.contains("two key extractors named \"user\""), "{text}");
+    assert!(text.contains("two key extractors are named \"user\""), "{text}");
 }
 
 #[tokio::test]

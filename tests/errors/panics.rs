@@ -63,10 +63,10 @@ pub(crate) fn layers(list: &mut List) {
         Rule::new(Policy::new("api", TEN_PER_MINUTE), key::global()).wait_up_to(SECOND)
     });
     list.panic("a share above 1", || layer().enforce_share(1.5));
-    list.panic("a header name in capitals", || key::header("X-API-Key"));
+    list.panic("a header name with capital letters", || key::header("X-API-Key"));
     list.panic("a header name with a space", || layer().shadow_header("x limited"));
     list.panic("an empty header name", || layer().label_from_header("country", ""));
-    list.panic("a client address from a header name in capitals", || key::client_ip().from_header("CF-Connecting-IP"));
+    list.panic("a client address from a capitalized header", || key::client_ip().from_header("CF-Connecting-IP"));
     let denying = |rules: &[DenyRule]| {
         let list = DenyList::from_iter(rules.iter().cloned());
         let layer = layer().limiter(&RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build());
@@ -75,8 +75,8 @@ pub(crate) fn layers(list: &mut List) {
     let (network, country) = (DenyRule::network("192.0.2.0/24").unwrap(), DenyRule::country("KP").unwrap());
     list.panic("denied networks without a client address", denying(&[network]));
     list.panic("denied countries and keys that the layer cannot find", denying(&[country, DenyRule::key("sk_leaked")]));
-    list.panic("an invalid network of proxies", || key::client_ip().trust(["10.0.0.0/8", "proxy.example.com"]));
-    list.panic("the whole NAT64 prefix as a network of proxies", || key::client_ip().trust(["64:ff9b::/96"]));
+    list.panic("an invalid proxy network", || key::client_ip().trust(["10.0.0.0/8", "proxy.example.com"]));
+    list.panic("the whole NAT64 prefix as a proxy network", || key::client_ip().trust(["64:ff9b::/96"]));
     list.panic("a NAT64 prefix with an invalid length", || key::client_ip().nat64(["2001:db8::/33"]));
     list.panic("proxies within a NAT64 prefix", || {
         key::client_ip().nat64(["2001:db8:64::/96"]).trust(["2001:db8:64::a00:0/104"])
@@ -96,7 +96,7 @@ pub(crate) fn routes(list: &mut List) {
     list.panic("a group with an unknown policy", || limits().group("todos", ["todo/create", "serach"]));
     list.panic("a group that names a policy twice", || limits().group("todos", ["search", "search"]));
     list.panic("a group with the name of a policy", || limits().group("search", ["todo/create"]));
-    list.panic("a policy with the same name as one for all requests", || {
+    list.panic("a policy with the name of a policy that applies to all requests", || {
         let all = || Policy::new("all", TEN_PER_MINUTE);
         limits().configure(|layer| layer.and(all(), key::global())).policy(all())
     });

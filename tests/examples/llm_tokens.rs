@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::running::{Example, LOCALHOST, TestResponse, send};
 
 #[tokio::test]
-async fn an_answer_is_charged_its_actual_cost() {
+async fn the_actual_cost_of_an_answer_is_charged() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     let short = complete(server, example.promised("12")).await;

@@ -124,7 +124,7 @@ mutate() {
     local -a which=()
     for pattern in $(files "$group"); do which+=(--file "$pattern"); done
     for test in $tests; do which+=(--cargo-arg="$test"); done
-    # Each crate has its own target directory: the crates have the same name, so cargo would confuse their builds.
+    # Each crate has its own target directory: the crates have the same name, so cargo would otherwise mix up their builds.
     # Exit codes 2 (missed mutants) and 3 (timeouts) are results, not failures.
     (cd "$crate" && RUST_BACKTRACE=0 CARGO_TARGET_DIR="$crate/target" PROPTEST_CASES="${cases:-300}" cargo mutants --in-place --iterate \
         --output "$work/$group" --config "$config" --no-shuffle --colors never --annotations none \

@@ -64,7 +64,7 @@ proptest! {
         }
     }
 
-    /// Checks before a call return the same decision as the call and spend nothing.
+    /// A check before a call returns the same decision as the call, and spends nothing.
     #[test]
     fn a_check_returns_the_decision_of_the_next_call(quota in quota(), begin in begin(), history in history(20)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);

@@ -123,7 +123,7 @@ async fn a_server_loading_its_data_is_unavailable() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_error(
-        &loading.expect("expected an error during the second in which the server loads its data"),
+        &loading.expect("expected an error while the server was loading its data"),
         ErrorKind::Unavailable,
         "when it has finished",
         "loading the dataset",

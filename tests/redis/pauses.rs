@@ -28,7 +28,7 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
     let mut sent = calls.join_all().await;
     sent.sort();
     let after: Vec<Duration> = sent.iter().map(|at| at.duration_since(paused)).collect();
-    // The other process receives the pause within a second, and then sends no requests until the pause ends.
+    // The other process learns about the pause within a second, and then sends no requests until the pause ends.
     let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
     assert!(early <= 1 + 20 * 3 / 2, "{early} requests were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);

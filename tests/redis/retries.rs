@@ -40,7 +40,7 @@ async fn a_timed_out_charge_is_not_sent_again() {
     );
 }
 
-/// Regression: a probe held a lock while it connected, so a timed-out call waited for a second.
+/// Regression: a probe held a lock while it connected, so a call that had timed out returned a second late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timed_out_call_does_not_wait_for_the_probe() {
     let server = Server::start();

@@ -258,7 +258,7 @@ async fn unused_lines_are_listed_and_unmatched_requests_are_counted() {
 fn adding_a_layer_panics_if_any_tier_can_never_grant_the_fixed_cost() {
     let free = |rate| policy("api", 60).tier("free", Quota::per_minute(rate));
     let limits = || RouteLimits::new(user).policy(free(5)).limiter(&Reports::default().limiter());
-    let text = "tollgate: policy \"api\", tier \"free\": every request costs 10, and the quota 5/min holds 5 at most, so no \
+    let text = "tollgate: policy \"api\", tier \"free\": every request costs 10, but the quota 5/min holds at most 5, so no \
                 request would be allowed; raise its capacity, or lower the cost";
     for layer in [
         RateLimitLayer::new(free(5), user).fixed_cost(10),
@@ -271,7 +271,7 @@ fn adding_a_layer_panics_if_any_tier_can_never_grant_the_fixed_cost() {
         assert_eq!(panic_of(|| hello().layer(layer)), text);
     }
     let own = panic_of(|| hello().layer(RateLimitLayer::new(policy("api", 5), user).fixed_cost(10)));
-    assert!(own.starts_with("tollgate: policy \"api\": every request costs 10, and the quota 5/min"), "{own}");
+    assert!(own.starts_with("tollgate: policy \"api\": every request costs 10, but the quota 5/min"), "{own}");
 
     let _ = hello().layer(RateLimitLayer::new(free(10), user).fixed_cost(10));
     let _ = hello().layer(RateLimitLayer::from(Rule::new(free(5), user).fixed_cost(1)).fixed_cost(10));
@@ -319,7 +319,7 @@ async fn a_computed_cost_above_the_capacity_is_reported_once_and_counted() {
     for _ in 0..3 {
         assert_eq!(call(&app, "GET /?all", &["x-user: ada"]).await.status, 429);
     }
-    let text = "policy \"api\" can never grant a cost of 10: its quota 5/min holds 5 at most; raise its capacity, or lower \
+    let text = "policy \"api\" can never grant a cost of 10: its quota 5/min holds at most 5; raise its capacity, or lower \
                 the cost";
     assert_eq!(reports.take(), [(MistakeKind::ImpossibleCost, text.to_owned())]);
     assert_eq!(limiter.stats().mistakes.impossible_costs, 3);

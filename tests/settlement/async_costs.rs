@@ -112,7 +112,7 @@ async fn every_kind_of_cost_works_with_every_kind_of_key() {
 }
 
 #[tokio::test]
-async fn an_async_cost_of_the_layer_is_computed_once_per_request() {
+async fn a_layers_async_cost_is_computed_once_per_request() {
     let (limiter, _clock) = limiter();
     let polled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&polled);

@@ -150,7 +150,7 @@ fn a_reset_applies_to_all_shards() {
 }
 
 #[test]
-fn changing_the_number_of_shards_grants_at_most_one_extra_capacity() {
+fn changing_the_number_of_shards_grants_at_most_one_extra_burst() {
     let api = Policy::new("api", Quota::per_hour(60).shards(2)).tier("busy", Quota::per_hour(60).shards(6));
     let (limiter, _clock) = limiter();
     let mut admitted = drain(&limiter, &api, "ada");
@@ -167,7 +167,7 @@ fn changing_the_number_of_shards_grants_at_most_one_extra_capacity() {
 
 #[test]
 #[should_panic(
-    expected = "every request costs 26, and the quota 100/min shards 4 has shards that each hold 25 at most"
+    expected = "every request costs 26, but the quota 100/min shards 4 has shards that each hold at most 25"
 )]
 fn a_fixed_cost_that_no_shard_can_grant_panics_when_the_router_is_built() {
     use tower::Layer;

@@ -34,7 +34,7 @@ pub(crate) fn hello() -> Router {
     Router::new().route("/", any(|| async { "hello" }))
 }
 
-/// Builds a request from `peer` with the given header lines in the given order.
+/// Builds a request sent by `peer`, with the given header lines in the given order.
 pub(crate) fn request<N, V>(peer: &str, lines: &[(N, V)]) -> Request
 where
     N: AsRef<[u8]>,

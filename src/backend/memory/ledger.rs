@@ -113,7 +113,8 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // Rows from before a flood stay while they deny callers. Rows added by the flood can be evicted instead.
+        // Rows from before a flood are kept as long as they deny callers. Rows added by the flood can be evicted
+        // instead.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);

@@ -24,7 +24,7 @@ pub(super) struct RedisNoticeChannel {
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// Stays locked until the notices of a call have been delivered, which keeps deliveries in order.
+    /// Stays locked until all notices that a call has read are delivered, so that they are delivered in order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 
@@ -34,7 +34,7 @@ struct State {
     has_new_subscriber: bool,
     polling: bool,
     poll_failed: bool,
-    /// Notices from `publish_later` in the order of their numbers, with the instants at which they expire.
+    /// Notices from `publish_later`, ordered by number, with the instants at which they expire.
     pending: BTreeMap<u64, (Notice, Option<Instant>)>,
     next_number: u64,
 }

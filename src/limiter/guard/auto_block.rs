@@ -28,15 +28,15 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// ```
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies. Leave
-///   out policies with [global](crate::key::global) or anonymous keys: these keys are never blocked, but the denials
-///   count against the addresses of the callers.
+///   out policies with [global](crate::key::global) or anonymous keys. These keys are never blocked, but their denials
+///   would get the callers' addresses blocked.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
 /// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). A denial
-///   counts only if it is enforced and due to a quota. Checks do not count, nor do calls dropped before an answer.
+///   counts only if it is enforced and due to a quota. Checks do not count, nor do calls that are dropped early.
 /// - **Processes**: each process counts its own denials. On a shared backend, a block takes effect in all processes
 ///   within a second. [Escalation](AutoBlock::escalate) also counts the blocks made by other processes.
 #[derive(Clone, Debug, PartialEq, Eq)]

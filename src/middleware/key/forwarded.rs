@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarded_element_must_have_exactly_one_for_parameter() {
+    fn the_for_parameter_must_occur_exactly_once_in_a_forwarded_element() {
         let v4 = Some(IpAddr::from([1, 2, 3, 4]));
         for text in [
             "for=1.2.3.4",
