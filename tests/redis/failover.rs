@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate::algorithm::Ask;
-use tollgate::backend::{Backend, RedisBackend, RowId, Take, conformance};
+use tollgate::backend::{Backend, ErrorKind, RedisBackend, RowId, Take, conformance};
 use tollgate::{Quota, policy::PolicyName};
 
-use crate::cluster::{drain, key_on, slow, spent};
+use crate::cluster::{key_on, slow, spent};
 use crate::cluster_server::{Cluster, info, wait_until_synced};
 use crate::server::{PATIENCE, Server};
 
@@ -93,7 +93,20 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     assert!(refused > 0, "the primary did not fail");
     assert!(missed * 10 <= asked, "too many calls to healthy nodes failed: {missed} of {asked}");
     println!("{refused} calls failed; calls succeeded again {:?} after the promotion", promoted_at.elapsed());
-    assert_eq!(granted + drain(&backend, &hit).await, 70);
+    // The client may still ask the hanging node for the slot map, so a call can time out although it was charged.
+    let mut unknown = 0;
+    loop {
+        match backend.acquire(&[hit]).await {
+            Ok(steps) if steps.all_granted() => granted += 1,
+            Ok(_) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+                unknown += 1;
+                assert!(unknown <= 3, "too many calls timed out after the failover");
+            }
+        }
+    }
+    assert!(granted <= 70 && granted + unknown >= 70, "{granted} charges were granted, {unknown} timed out");
     assert_eq!(spent(&backend, &hit).await, 100.0);
 }
 
