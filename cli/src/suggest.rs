@@ -52,7 +52,7 @@ impl Suggest {
         let suggestions = self.search()?;
         let callers = suggestions.first().map_or(0, |suggestion| suggestion.callers);
         if matches!(self.refuse_at_most, Limitation::Share(_)) && self.refuse_at_most.of(callers) == 0 {
-            eprintln!("note: --refuse-at-most allows less than one of the {callers} callers to be refused");
+            eprintln!("note: --refuse-at-most is less than one of {callers} callers, so no caller may be refused");
         }
         match self.json {
             true => println!("{}", serde_json::to_string_pretty(&suggestions).map_err(|error| error.to_string())?),

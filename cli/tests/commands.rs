@@ -154,7 +154,7 @@ fn the_tightest_quotas_are_suggested() {
     let (_, out, _) = tollgate(&["suggest", &log, "--refuse-at-most", "50%"]);
     assert!(out.starts_with("5/min "), "{out}");
     let (_, _, error) = tollgate(&["suggest", &log]);
-    assert_eq!(error, "note: --refuse-at-most allows less than one of the 2 callers to be refused\n");
+    assert_eq!(error, "note: --refuse-at-most is less than one of 2 callers, so no caller may be refused\n");
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(super) fn key(text: &str) -> Result<Key, Problem> {
     text.parse().map_err(|error| Problem::invalid(format!("`key`: {error}; a digest is written as digest:…")))
 }
 
-/// Returns the signals by which a key can be blocked: the key itself and, if it is an address, the address.
+/// Returns the signals that can block a key: the key signal and, for the key of an address, the address signal.
 pub(super) fn signals(key: &Key) -> impl Iterator<Item = Signal> {
     std::iter::once(Signal::key(key.clone())).chain(key.address().map(Signal::ip))
 }

@@ -51,8 +51,8 @@ pub struct Steps(List<Step>);
 ///
 /// `rows` must contain each row of the call once. Each line is decided as if the granted lines before it had been
 /// charged. If all lines are granted, `rows` is updated, and a fully refilled row becomes the default row, which need
-/// not be stored. If any line is denied, `rows` is unchanged, and no state in the returned steps includes a charge. If
-/// several lines share a row, a denied line's retry time accounts for all of them, because a retry repeats them all.
+/// not be stored. If any line is denied, `rows` is unchanged, and the states in the returned steps contain no charge.
+/// If several lines share a row, a denied line's retry time accounts for all of them, because a retry repeats them all.
 ///
 /// ```
 /// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};

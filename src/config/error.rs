@@ -103,7 +103,7 @@ pub struct ConfigFault {
 }
 
 impl ConfigFault {
-    /// Returns the path of the field, such as `policies.api.tiers.premium`. Empty for a fault of the whole file.
+    /// Returns the path of the field, such as `policies.api.tiers.premium`. Empty if the fault concerns the whole file.
     pub fn path(&self) -> &str {
         &self.path
     }

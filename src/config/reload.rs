@@ -211,7 +211,7 @@ impl fmt::Display for Reloaded {
             lines.push(format!("deny: {what} {rule}{times}"));
         }
         if more > 0 {
-            lines.push(format!("deny: and {more} more changes"));
+            lines.push(format!("deny: {more} more changes"));
         }
         f.write_str(&lines.join("\n"))
     }

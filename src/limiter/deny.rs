@@ -326,7 +326,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(5_000))]
         #[test]
-        fn the_smallest_network_is_found(networks in proptest::collection::hash_set(network(), 0..20)) {
+        fn the_smallest_matching_network_is_found(networks in proptest::collection::hash_set(network(), 0..20)) {
             let rules = compiled(&networks);
             for network in &networks {
                 let (first, last) = (network.network(), network.broadcast());
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_of_many_realistic_networks_is_found() {
+    fn the_smallest_match_among_many_realistic_networks_is_found() {
         let mut random = 1u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

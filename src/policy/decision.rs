@@ -77,14 +77,14 @@ impl Decision {
         Decision { of, step, reason, decided_by, denied_rule: None, charged: true, shards: None, shadowed: false }
     }
 
-    /// Creates a denial by a deny list (`retry` is `None`) or by a block. The denial reports no remaining tokens.
+    /// Creates a denial by a deny list (`retry` is `None`) or by a block. The denial reports 0 remaining tokens.
     pub(crate) fn blocked(
         of: ChargedQuota,
         rule: Option<Arc<DenyRule>>,
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
-        // Advance the row to `now` first, because the row of a sliding window counts as unspent unless it begins at a
+        // Advance the row to `now` first: the row of a sliding window counts as unspent unless its time is a window
         // boundary.
         let unspent = State { at: now, stamp: of.quota.stamp(), ..State::default() };
         let state = State { spent: of.quota.get_capacity() as f64, ..roll(&of.quota, &unspent, now) };

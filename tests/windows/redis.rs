@@ -10,7 +10,7 @@ use crate::random::Random;
 use crate::server::Server;
 
 #[tokio::test]
-async fn the_redis_backend_decides_each_quota_independently() {
+async fn the_redis_backend_applies_each_quota_independently() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policies = policies();

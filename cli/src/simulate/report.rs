@@ -118,9 +118,9 @@ impl Report {
     }
 }
 
-const WHOLE_SECONDS: &str = "the time stamps in the log are whole seconds, so a range is shown: the first number \
-                             assumes that callers spread their requests evenly over each second, the other that they \
-                             send them all at its beginning";
+const WHOLE_SECONDS: &str = "the time stamps in the log are whole seconds, so a range is shown. The first number \
+                             assumes that callers spread their requests evenly over each second. The second assumes \
+                             that they send them all at its beginning";
 
 const OPEN_LOOP: &str = "refused callers often try again, which a log recorded without the limit cannot show";
 

@@ -83,7 +83,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// With this pause and the probe timeout, a recovered server is detected within a second.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// The minimum timeout of a probe, including the time to connect. If the call's deadline is longer, it is used instead.
+/// The minimum timeout of a probe, including the time to connect. If the backend's deadline is longer, the deadline is
+/// used instead.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -88,7 +88,8 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection idle for longer is tested before use, because a charge sent over a dead connection would be lost.
+/// A connection that has been idle for longer than this is tested before use, because a charge sent over a dead
+/// connection would be lost.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -167,7 +168,8 @@ impl<C: Connect> Reconnecting<C> {
 }
 
 impl Reconnecting<ClusterClient> {
-    /// Sends `ASKING` and the command to the node that is about to take over the slot (Redis cluster specification).
+    /// Sends `ASKING` and the command to the node that is about to take over the slot (see the Redis cluster
+    /// specification).
     async fn run_asking(&self, (host, port): (&str, u16), command: &Cmd) -> RedisResult<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
@@ -176,8 +178,8 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Opens a connection that discovers the cluster's nodes again. The client does not do so by itself if a node hangs
-    /// and another takes over its slots. Meanwhile, the current connection remains usable for the other nodes.
+    /// Opens a connection that discovers the cluster's nodes again. The Redis client does not notice when a node hangs
+    /// and another one takes over its slots. Meanwhile, the current connection remains usable for the other nodes.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {

@@ -151,7 +151,7 @@ impl AutoBlock {
         self
     }
 
-    /// Returns the fields that differ in `new`, each with its old and its new value.
+    /// Returns the fields that differ in `new`, each with its old and new values.
     #[cfg(feature = "serde")]
     pub(crate) fn differences(&self, new: &AutoBlock) -> Vec<(&'static str, String, String)> {
         let escalation = |rules: &AutoBlock| match rules.escalation {

@@ -130,7 +130,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent needs no label.
+    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent can be matched without a
+    /// label.
     #[must_use]
     pub fn label(
         mut self,

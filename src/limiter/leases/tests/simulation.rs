@@ -250,7 +250,7 @@ impl Simulation {
         }
     }
 
-    /// Decides a call in the process, or sends it to the server.
+    /// Decides a call locally in process number `process`, or sends it to the server.
     fn call(&mut self, process: usize, now: Micros) {
         let (mode, local) = (self.setting.mode, self.local(process, now));
         let drawn = draw(self.divided.get_shards() as u8, self.random.bits());
