@@ -9,7 +9,8 @@ const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javas
 
 /**
  * Serves the built demo page, and forwards other requests to two servers, which thus share the page's origin. Requests
- * to `/send/` go to the server at `other`, which has different limits. All remaining requests go to `base`. /
+ * to `/send/` go to the server at `other`, which has different limits. All remaining requests go to `base`.
+ */
 export function site(base: string, other = base): Server {
   return createServer((request, response) => {
     const path = new URL(request.url ?? '/', base).pathname;
