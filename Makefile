@@ -47,6 +47,8 @@ fmt:
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
 	cargo rustc --quiet --profile check --lib --all-features -- --cfg tollgate_fuzzing -D warnings # as fuzz/ builds the crate
+	cargo check --quiet --lib --tests --manifest-path proof/Cargo.toml
+	proof/weaken.sh --check
 	cargo clippy --no-default-features -- -D warnings
 	cargo clippy -- -D warnings
 	@set -e; for feature in $(FEATURES); do \

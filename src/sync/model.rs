@@ -31,7 +31,9 @@ fn orders(max_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'stat
         thread(move || model()).join().expect("the model holds");
     });
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    println!("{} orders: {name}", count.load(Ordering::Relaxed));
+    let count = count.load(Ordering::Relaxed);
+    println!("{count} orders: {name}");
+    assert!(count > 1, "{name}: loom found nothing that its threads share");
 }
 
 /// Spawns a thread. A model may spawn at most three threads.
