@@ -152,7 +152,7 @@ test('the page fits any width in light and dark mode', async () => {
 
 declare global {
   interface Window {
-    /** The button's labels, and when each appeared by the real clock, in milliseconds since the epoch. */
+    /** The button's labels, each with the real time at which it appeared, in milliseconds since the epoch. */
     labels: { at: number; text: string }[];
   }
 }

@@ -37,7 +37,7 @@ export interface RowSnapshot extends CommonFields, Row {
 export interface ShardedSnapshot extends CommonFields {
   /** The number of shards. */
   readonly shards: number;
-  /** The shards that the server has read, which are all shards or a sample of them. */
+  /** The shards that the server has read: either all of them or a sample. */
   readonly rows: readonly Shard[];
 }
 

@@ -38,8 +38,8 @@ impl Operator {
     }
 }
 
-/// Returns an authorization function for [`Admin::new`] that accepts fixed bearer tokens. The duration of a comparison
-/// does not depend on the tokens.
+/// Returns an authorization function for [`Admin::new`] that accepts fixed bearer tokens. Tokens are compared in
+/// constant time.
 ///
 /// # Panics
 /// Panics if two tokens are equal, or if a token, once trimmed, is shorter than 16 bytes or contains anything but

@@ -49,7 +49,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     charges_even_if_the_future_is_dropped(backend, pass).await;
     settles_and_resets_even_if_futures_are_dropped(backend, pass).await;
     handles_extreme_values(backend).await;
-    leases_tokens_by_the_rule(backend, pass).await;
+    leases_follow_the_algorithm(backend, pass).await;
 }
 
 /// Tests that decisions on random calls, under all kinds of quotas, match those that
@@ -537,4 +537,4 @@ mod leases;
 #[cfg(test)]
 mod tests;
 
-pub use leases::leases_tokens_by_the_rule;
+pub use leases::leases_follow_the_algorithm;

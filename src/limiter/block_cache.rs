@@ -149,7 +149,7 @@ impl BlockCache {
 }
 
 /// Returns whether a denied take might be granted earlier than computed. This can happen only if the wait spans several
-/// windows, because such a wait is shorter if it begins later in its first window.
+/// windows: the later in its first window such a wait begins, the shorter it is.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()
@@ -161,7 +161,7 @@ impl Bucket {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// Replaces the entry for the same row. If there is none, uses a free place or replaces the oldest entry.
+    /// Replaces the entry for the same row. If there is none, uses a free slot or replaces the oldest entry.
     fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {

@@ -24,7 +24,7 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// A call with charges under several policies fails if any of these policies has the mode `Deny`. A call that the
+/// During a failure, a call that charges several policies fails if any of them uses `Deny`. A call that the
 /// backend does not support ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether
 /// the backend or the failure mode decided. A recovered backend does not know about charges made during the failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,7 +33,7 @@ pub enum FailureMode {
     /// The call fails with the backend's error; the layer responds with 503 and `Retry-After`.
     #[default]
     Deny,
-    /// The charge is granted without a limit.
+    /// The charge is granted without checking any quota.
     Allow,
     /// A limiter in this process decides, using a share of each quota. Created by [`fallback`](FailureMode::fallback).
     #[non_exhaustive]
@@ -45,8 +45,9 @@ pub enum FailureMode {
 
 impl FailureMode {
     /// Lets a limiter in this process decide. Each quota's rate, capacity and maximum reservation are multiplied by
-    /// `share` and rounded down, but not below one token. If `n` processes each use a share of 1/n, they allow about as
-    /// much as the quota in total. Tokens spent during an outage still count in the next one, until they are refilled.
+    /// `share` and rounded down, but not below one token. If `n` processes each use a share of 1/n, together they
+    /// allow about the whole quota. Tokens spent during one outage still count in the next, unless they have been
+    /// refilled by then.
     ///
     /// # Panics
     /// Panics unless `share` is above 0 and at most 1.

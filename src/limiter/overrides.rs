@@ -253,7 +253,7 @@ fn count(policies: &OverrideMap) -> usize {
 
 const MAX_OVERRIDES: usize = 100_000;
 
-/// The reason why a change at run time failed. `source()` is delegated to the inner error.
+/// The reason why a change at run time failed. `source()` delegates to the inner error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {

@@ -73,7 +73,7 @@ impl Reservation {
         Reservation {
             limiter: limiter.clone(),
             refund_on_drop: true,
-            // Charges held by a pause have not been made yet.
+            // The charges of a call that is held by a pause have not been made yet.
             open: decisions.iter().all(|decision| decision.decided_by() != DecidedBy::Limiter),
             delay: decisions.delay(),
             timer: DueTimer::new(limiter, &decisions, extra_delay),
@@ -97,7 +97,7 @@ impl Reservation {
         self
     }
 
-    /// Returns the decisions on the charges, all of which are granted.
+    /// Returns the decisions on the charges. Every charge was granted.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
     }

@@ -23,7 +23,7 @@ pub(super) struct Target {
 
 pub(super) enum Chooser {
     Table(Table),
-    /// A closure that returns a target's name, and the index of each target by name.
+    /// A closure that returns a target's name, and a map from each name to the target's index.
     Closure(Box<ChooseFn>, HashMap<String, usize>),
 }
 

@@ -62,7 +62,7 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
         Ok(known) if known.as_str() == name => known,
         Ok(known) => panic!("tollgate: the header name {name:?} is not in lower case; write {:?}", known.as_str()),
         Err(_) => {
-            panic!("tollgate: expected a header name of letters, digits and \"-\", as in \"x-api-key\", found {name:?}")
+            panic!("tollgate: expected a header name made of letters, digits and \"-\" (such as \"x-api-key\"), found {name:?}")
         }
     }
 }

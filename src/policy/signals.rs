@@ -10,7 +10,7 @@ use super::key::Key;
 use super::nat64::canonical;
 use super::pattern::Pattern;
 
-/// Describes a caller in addition to its key: its address, user agent, country and other labels. [Deny
+/// What is known about a caller besides its key: its address, user agent, country and other labels. [Deny
 /// lists](crate::protection::DenyList) and [automatic blocking](crate::protection::AutoBlock) use signals.
 ///
 /// ```

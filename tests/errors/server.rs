@@ -87,7 +87,7 @@ pub(crate) async fn deciding(list: &mut List) {
 
     let limiter = limiter(&fake_server(b"")).await;
     limiter.try_limit(&API, 7).await.unwrap_err();
-    list.error("the call after one without a reply", limiter.try_limit(&API, 7).await);
+    list.error("a call made after another call got no reply", limiter.try_limit(&API, 7).await);
     let many = (0..1001).map(|key| Charge::new(&API, key));
     list.error("too many charges", limiter.try_limit_all(many).await);
 }

@@ -57,7 +57,7 @@ async fn routes_have_the_limits_from_the_file() {
     assert!(response.has(running.example.promised(r#"ratelimit-policy: "default";q=60;w=60"#)), "{response:?}");
     let response = send(LOCALHOST, running.server, "GET /search", &["user-agent: GPTBot/1"], "").await;
     assert_eq!(response.status(), 429);
-    // Only the port for operators accepts reload requests.
+    // Only the operators' port accepts reload requests.
     assert_eq!(send(LOCALHOST, running.server, "POST /reload", &[], "").await.status(), 404);
 }
 

@@ -77,7 +77,7 @@ async fn the_window_never_allows_a_faster_pace_than_the_quota() {
 #[tokio::test]
 async fn the_window_depends_on_the_algorithm() {
     for (quota, policy, after_one, after_all, denied) in [
-        // For a bucket, `t` is the time to refill as many tokens as are left, or one token if none are left.
+        // For a bucket, `t` is the time in which `r` tokens are refilled, or one token if `r` is 0.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
         // For a fixed window, `t` is always the time until the window ends.
         (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "q=10;w=60", "r=9;t=45", "r=0;t=45", "r=0;t=45"),

@@ -50,7 +50,7 @@ proptest! {
         }
     }
 
-    /// A jump repays at most the spent tokens, so the bound holds between jumps.
+    /// A jump of the clock refills at most the spent tokens, so the bound holds between jumps.
     #[test]
     fn the_bound_holds_between_clock_jumps(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut admitted) = (Model::of(&quota), State::default(), NOW, Vec::new());

@@ -25,7 +25,7 @@ fn sentinel(primary: &Server) -> Server {
     let admin = &mut sentinel.admin();
     ask::<()>(admin, &["SENTINEL", "MONITOR", NAME, "127.0.0.1", &primary.port().to_string(), "1"]);
     ask::<()>(admin, &["SENTINEL", "SET", NAME, "down-after-milliseconds", "500"]);
-    wait_until("the Sentinel knows the replica", || info(admin, "sentinel").contains("slaves=1"));
+    wait_until("the Sentinel has discovered the replica", || info(admin, "sentinel").contains("slaves=1"));
     sentinel
 }
 

@@ -130,7 +130,7 @@ fn parts_of_two_states_cannot_be_combined() {
     let first = saved(&one);
     now(one.limit(&api(), "ada"));
     let second = saved(&one);
-    // Both states have parts of the same lengths. The last part contains no data and takes up 21 bytes.
+    // Corresponding parts of the two states have the same length. The last part contains no data and takes up 21 bytes.
     let mut mixed = first[..first.len() - 21].to_vec();
     mixed.extend_from_slice(&second[second.len() - 21..]);
     let error = limiter(&clock).load(&mixed[..]).unwrap_err();

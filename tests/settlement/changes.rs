@@ -99,7 +99,7 @@ fn premium() -> Subject {
 
 #[tokio::test]
 async fn after_an_upgrade_a_settlement_neither_refunds_nor_drops_charges() {
-    // Regression test: settling reduced the spent tokens to the old plan's capacity, so charges under the new plan were
+    // Regression test: settling capped the spent tokens at the old plan's capacity, so charges under the new plan were
     // lost.
     for (actual, spent) in [(0, 507), (3, 507), (5, 507), (9, 511)] {
         let (limiter, _clock) = limiter();

@@ -72,10 +72,10 @@ impl Spending {
 }
 
 impl QuotaSpending {
-    /// Checks that the tokens that become due in an interval never exceed the capacity plus the refilled tokens. Each
-    /// call is counted at its due time, because one shard may allow a call before a reservation in another shard is
-    /// due. For windows, only intervals that start at the first due time are checked, because a reservation may use
-    /// tokens from several windows.
+    /// Checks that the tokens that become due in an interval never exceed the capacity plus the refilled tokens. A
+    /// reservation counts when it becomes due, not when it is granted: until then, other shards may allow calls. For
+    /// windows, only intervals that start at the first due time are checked, because a reservation may use tokens from
+    /// several windows.
     fn check_bound(&mut self, quota: &Quota) {
         self.due.sort();
         let boundaries =

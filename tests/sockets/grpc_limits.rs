@@ -65,7 +65,7 @@ async fn a_route_table_wrapping_a_tonic_server_limits_by_method_and_by_service()
     let mut client = serve(layer.clone(), Chat::default()).await;
     assert_limit_of_each_method(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
-    // The first path names an unknown service. The other two are invalid paths of `test.Chat`.
+    // The first path names an unknown service. The other two are malformed paths under `test.Chat`.
     for method in ["/test.Chatter/Say", "/test.Chat/", "/test.Chat"] {
         let unlimited = client.call(method, 0).await.1.unwrap_err().code();
         assert!([Code::Unimplemented, Code::ResourceExhausted].contains(&unlimited), "{method}");

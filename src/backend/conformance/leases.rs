@@ -7,8 +7,8 @@ use crate::algorithm::{Ask, LeaseReport, MINUTE, Outstanding, Quota, SECOND, Sta
 use crate::backend::{Backend, LeaseRequest, RowId, Take};
 use crate::policy::{Key, PolicyName, Secret};
 
-/// If the backend leases tokens, tests that leases, reports and charges match the [`algorithm`](crate::algorithm).
-pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
+/// Tests that the backend's leases, reports and charges match the [`algorithm`](crate::algorithm), if it supports leases.
+pub async fn leases_follow_the_algorithm(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let Some(leases) = backend.lease_backend() else { return };
     let quotas = [
         Quota::token_bucket(1000, SECOND).capacity(300),

@@ -34,7 +34,7 @@ struct HeldLease {
     deadline: Micros,
 }
 
-/// The row in the last answer, which was given at `seen` by the server's clock and at `answered` by the local clock.
+/// The row from the last answer. The answer's time is `seen` on the server's clock and `answered` on the local clock.
 #[derive(Clone, Copy, Debug)]
 struct KnownRow {
     state: State,

@@ -40,7 +40,7 @@ impl StateError {
     }
 
     pub(super) fn no_secret() -> StateError {
-        let message = "the state can be saved and loaded only with a secret that stays the same after a restart; set \
+        let message = "saving and loading the state requires a secret that stays the same across restarts; set \
                        `MemoryBackendBuilder::secret`";
         StateError::new(StateErrorKind::Secret, message)
     }

@@ -78,7 +78,7 @@ fn new_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Flushes the new name of the file to the disk. Directories can be opened for this purpose only on Unix.
+/// Flushes the directory to disk, so that the renaming is durable. Only on Unix can a directory be opened for this.
 fn flush_directory(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
