@@ -67,7 +67,7 @@ weaken 'manual clock: the lock is released between reading the time and register
 # The breaker.
 weaken 'breaker: the state is read under one lock, and the probe is taken under another' backend/redis/breaker.rs \
     's/(fn permit\(&self, now: Instant\) -> Permit \{)/$1\n        if self.state().as_ref().is_some_and(|open| !open.probing && now >= open.until) {\n            if let Some(open) = &mut *self.state() {\n                open.probing = true;\n            }\n            return Permit::Probe;\n        }/' \
-    redis::models::breaker::only_one_of_several_concurrent_callers_probes
+    redis::models::breaker::only_one_of_several_concurrent_callers_starts_a_probe
 weaken 'breaker: a late failure opens it again' backend/redis/breaker.rs \
     's/if state\.is_none\(\) \{/if true {/' \
     redis::models::breaker::at_most_one_probe_runs_and_another_can_follow
@@ -140,7 +140,7 @@ weaken 'offenders: a bucket is copied, changed and written back' limiter/guard/o
     guard::models::concurrent_denials_at_the_threshold_cause_one_block
 weaken 'manual blocks: looked up before the lock is taken' limiter/guard/manual_blocks.rs \
     's/let mut ends = self\.ends\(\);\s*if let Some\(before\) = self\.until\.with\(&id, \|\(until, _\)\| \*until\) \{/let before = self.until.with(\&id, |(until, _)| *until);\n        let mut ends = self.ends();\n        if let Some(before) = before {/' \
-    guard::models::two_manual_blocks_of_the_same_caller_count_once
+    guard::models::two_manual_blocks_on_the_same_caller_count_once
 weaken 'manual blocks: the flag is not set' limiter/guard/manual_blocks.rs \
     's/self\.any\.store\(true, Ordering::Release\);//' \
     guard::models::manual_blocks_are_visible_to_later_calls

@@ -73,7 +73,7 @@
 //! | --- | --- | --- | --- |
 //! | `axum` | yes | conversion of denials and errors to responses, [`RateLimitStatus`] and [`Receipt`] as extractors, peer addresses from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
 //! | `wait` | yes | waiting until a reservation is due: `wait_up_to` | tokio's timer |
-//! | `redis` | | `backend::RedisBackend`: limits shared by many processes; Rust 1.88 | redis 1.8, tokio |
+//! | `redis` | | `backend::RedisBackend`: limits shared by many processes; needs Rust 1.88 | redis 1.8, tokio |
 //! | `redis-tls` | | the `redis` feature with TLS (`rediss://`) | rustls |
 //! | `serde` | | quotas as text or tables in any serde format, and the `config` module | serde |
 //! | `tonic` | | peer addresses from tonic, conversion of denials and errors to `tonic::Status` | tonic 0.14 |

@@ -1,4 +1,4 @@
-//! Uses a global allocator to count the heap allocations of decisions and of the layer.
+//! Counts the heap allocations of decisions and of the layer.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

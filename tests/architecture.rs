@@ -1,4 +1,4 @@
-//! Checks the module order that `tollgate::docs::design` describes. A module may name only modules of lower levels.
+//! Checks the module order that `tollgate::docs::design` describes. A module may use only modules at lower levels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ const MODULES: [(&str, u8); 15] = [
     // The following two modules contain only re-exports.
     ("key", 6),
     ("protection", 6),
-    // The following module contains the locks and atomics that model checkers replace.
+    // The following module contains the synchronization primitives, which models replace with loom's.
     ("sync", 0),
     ("docs", 0),
 ];
 
 #[test]
-fn modules_name_only_modules_of_lower_levels() {
+fn modules_use_only_modules_at_lower_levels() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut faults = Vec::new();
     let mut files = 0;
@@ -187,15 +187,15 @@ fn upward_names(module: &str, text: &str) -> Vec<String> {
         let rest = code[at..].trim_start_matches("super::");
         let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         if let Some(other) = level(&name).filter(|other| name != module && *other >= own) {
-            faults.push(format!("{module} ({own}) names {name} ({other}) through `super`"));
+            faults.push(format!("{module} (level {own}) uses {name} (level {other}) through `super`"));
         }
     }
     for name in crate_names(&code) {
         match level(&name) {
             _ if name == module => {}
             Some(other) if other < own => {}
-            Some(other) => faults.push(format!("{module} ({own}) names {name} ({other})")),
-            None => faults.push(format!("{module} names crate::{name}: import it from its module instead")),
+            Some(other) => faults.push(format!("{module} (level {own}) uses {name} (level {other})")),
+            None => faults.push(format!("{module} uses crate::{name}: import it from its module instead")),
         }
     }
     faults

@@ -31,7 +31,7 @@ async fn any_response_body_is_supported() {
     // The chunks of the body may have any type that implements `From<Bytes>`.
     passes_and_is_refused(|| Full::new(Chunk(Bytes::from("hello"))), "hello").await;
     passes_and_is_refused(|| Frames::from([data("hel"), data("lo")]), "hello").await;
-    // The inner service may have a limiter of its own, whose responses have bodies of this type.
+    // If the inner service is itself rate-limited, its response bodies have this type.
     passes_and_is_refused(RefusalBody::<Full<Bytes>>::default, "").await;
 }
 

@@ -14,7 +14,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 
 fn section(results: &str, title: &str) -> String {
     let (_, rest) =
-        results.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("RESULTS.md: no table {title:?}"));
+        results.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("RESULTS.md: no section {title:?}"));
     rest.split("\n## ").next().unwrap_or_default().to_owned()
 }
 
@@ -42,7 +42,8 @@ fn the_comparison_shows_the_measured_figures() {
 #[test]
 fn the_readme_and_the_comparison_show_the_same_figures() {
     let readme = rows(&read("README.md"));
-    let row = readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("expected a row");
+    let row =
+        readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("expected a row in README.md");
     let figures = figures_of_the_comparison();
     assert_eq!(row[1..], figures[2][1..5], "README.md and PROOF.md show different figures");
 }

@@ -59,7 +59,7 @@ fn flood(quota: Quota) {
         );
     }
     if quota.get_capacity() == 1 {
-        // One new key is admitted per row and per overflow row. Each of the 256 shards has 16 overflow rows.
+        // At most one new key is admitted per row and per overflow row. Each of the 256 shards has 16 overflow rows.
         assert!(admitted <= MAX_ROWS as u64 + 16 * 256, "{admitted} new keys were admitted to a full table");
     } else {
         assert!(admitted > KEYS / 2, "only {admitted} new keys were admitted, although most rows could be evicted");

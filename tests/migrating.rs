@@ -35,7 +35,7 @@ fn every_code_block_in_the_guides_is_in_the_sources() {
 fn every_guide_is_checked_against_its_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/migrating");
     let pages =
-        fs::read_dir(folder).expect("expected the folder of the guides").map(|it| it.expect("expected a file").path());
+        fs::read_dir(folder).expect("expected the guides' folder").map(|it| it.expect("expected a file").path());
     for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("index.md")) {
         let name = path.file_stem().and_then(|it| it.to_str()).expect("expected a name");
         assert!(IN_RUST.contains(&name) || IN_TYPESCRIPT.contains(&name), "{name}.md is not checked");

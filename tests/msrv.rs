@@ -1,8 +1,8 @@
 //! Checks that `Cargo.toml` and the README state the minimum Rust version that the dependencies require.
 //!
 //! These tests need no older toolchain, but only `cargo +1.85 check` is a complete check. The tests also reject let
-//! chains, the newer syntax that is most likely to be used out of habit. In `make lint`, clippy finds items of the
-//! standard library that are too new (`incompatible_msrv`).
+//! chains, the newer syntax that is most likely to be used out of habit. In `make lint`, clippy flags standard library
+//! items that are too new (`incompatible_msrv`).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -38,15 +38,18 @@ fn only_the_redis_feature_needs_a_newer_rust_version() {
     assert_eq!(others, minor(env!("CARGO_PKG_RUST_VERSION")), "without redis, {package} requires 1.{others}");
     assert!(
         text("README.md").contains(&format!("or 1.{all} with the `redis` feature.")),
-        "README.md: redis requires 1.{all}"
+        "README.md does not state Rust 1.{all} for the `redis` feature"
     );
-    assert!(text("Cargo.toml").contains(&format!("Needs Rust 1.{all}.")), "Cargo.toml: redis requires 1.{all}");
+    assert!(
+        text("Cargo.toml").contains(&format!("Needs Rust 1.{all}.")),
+        "Cargo.toml does not state Rust 1.{all} for the `redis` feature"
+    );
 }
 
 #[test]
 fn the_library_has_no_let_chains() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
-    assert!(stated < 88, "let chains are stable since Rust 1.88; delete this test");
+    assert!(stated < 88, "let chains have been stable since Rust 1.88; delete this test");
     let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();
     assert!(found.is_empty(), "let chains require Rust 1.88, but Cargo.toml states 1.{stated}:\n{}", found.join("\n"));
 }

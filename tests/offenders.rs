@@ -29,8 +29,8 @@ const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;
 const THRESHOLD: u32 = 20;
-/// The memory bound, which allows 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the
-/// process.
+/// The memory bound for each of the three floods: 64 bytes per entry, a lock for every eight entries, and 12 MiB for
+/// everything else.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
 /// A backend that is fast because it stores no rows. This test's calls would not store rows in any backend.
@@ -98,7 +98,7 @@ impl Flood {
 
 // There is only one test in this file, because it measures the memory of the whole process.
 #[test]
-fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
+fn floods_neither_exceed_the_memory_bound_nor_unblock_the_worst_offenders() {
     two_million_denied_keys();
     let (before, begin) = (resident_bytes(), Instant::now());
     std::thread::scope(|scope| {

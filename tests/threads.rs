@@ -62,7 +62,7 @@ fn limiter_with_stopped_clock() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
 }
 
-/// Starts all threads together, runs `attempt` on each, and counts how often it returns `true`.
+/// Starts all threads together, runs `attempt` `TRIES` times on each, and counts how often it returns `true`.
 fn on_all_threads(attempt: impl Fn(usize) -> bool + Sync) -> usize {
     let barrier = Barrier::new(THREADS);
     thread::scope(|scope| {

@@ -105,7 +105,7 @@ fn check_counts(order: &str, list: &TopKeys, rank_of: impl Fn(tollgate::key::Dig
     }
     let last = (1..=100).map(|rank| listed.get(&rank).copied().unwrap_or(usize::MAX)).max();
     println!(
-        "  the 100 busiest keys are among the first {} listed; counts are at most {} too high, out of {} calls",
+        "  the 100 heaviest keys are among the first {} listed; counts are too high by at most {} ({} calls in total)",
         last.map_or(0, |last| last.saturating_add(1)),
         list.max_error(),
         list.total()

@@ -144,7 +144,7 @@ fn all_vectors_match_when_moved_before_1970() {
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let mut line: serde_json::Value = serde_json::from_str(line).expect("expected a line");
+        let mut line: serde_json::Value = serde_json::from_str(line).expect("expected a JSON object");
         let period = line["config"]["period"].as_i64().expect("expected a period");
         let mut latest = i64::MIN;
         instants(&mut line, &mut |ms| latest = latest.max(*ms));
@@ -210,10 +210,10 @@ fn single(line: &Line) {
             .as_ref()
             .expect("expected the field `ts_after`")
             .parse()
-            .expect("expected the field `ts_after`");
+            .expect("expected an integer in the field `ts_after`");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
-            // One vector is dated 3871. Its time is reduced to the last representable instant, in the year 2255.
+            // One vector is dated 3871. Its time is clamped to the last representable instant, in the year 2255.
             _ if clock.instant(ts) == Micros::MAX => {
                 assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
             }
@@ -223,7 +223,7 @@ fn single(line: &Line) {
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
-        // The expected number is the tokens left at `now` minus `count`, even if `count` was not charged.
+        // `remaining` is the number of tokens left at `now` minus `count`, even if `count` was not charged.
         close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(
             after.at,
@@ -261,7 +261,7 @@ fn sequence(line: &Line) {
     }
 }
 
-/// Makes the calls of a sequence through a limiter. Its policy adds `others` quotas that never deny.
+/// Runs a sequence through a limiter, under a policy with `others` additional quotas that never deny.
 fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) {
     let mut quotas = Quotas::from(quota);
     for seconds in [61, 3607, 86_413].into_iter().take(others) {
@@ -406,8 +406,8 @@ fn rational(text: &str) -> f64 {
     }
 }
 
-/// Moves instants before the epoch forward by whole periods, so that they become valid. This does not change any
-/// decision.
+/// Moves all instants of a line forward by whole periods if necessary, so that none is before the epoch. This does not
+/// change any decision.
 struct Clock {
     moved_ms: i64,
 }

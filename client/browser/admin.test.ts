@@ -120,7 +120,7 @@ test('an operator credits tokens, sees the error for an invalid quota, and sets 
   await page.context().close();
 });
 
-test('the page rejects a wrong token, and an idle page sends only polls', options, async () => {
+test('the page rejects a wrong token, and polls only the top keys and the blocks while idle', options, async () => {
   const { page, requests, errors } = await open();
   await page.getByLabel('Token').fill('a wrong token');
   await page.getByRole('button', { name: 'Sign in' }).click();

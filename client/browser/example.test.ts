@@ -61,7 +61,7 @@ for (const clockError of [0, 90_000, -90_000]) {
   });
 }
 
-/** Sends a message with the keyboard, and waits for the responses under all three limits. */
+/** Sends a message under each of the three limits by pressing Enter, and waits for the responses. */
 async function press(page: Page): Promise<void> {
   const responses = ['bucket', 'fixed', 'sliding'].map((name) =>
     page.waitForResponse((response) => response.url().endsWith(`/send/${name}`)),
@@ -72,8 +72,8 @@ async function press(page: Page): Promise<void> {
 }
 
 /**
- * Fetches the number of messages left in the bucket, and when the next message is allowed (in milliseconds on this
- * process's monotonic clock).
+ * Fetches the number of messages left in the bucket, and the time at which the next message is allowed (in milliseconds
+ * on this process's monotonic clock).
  */
 async function fetchLimit(): Promise<{ available: number; allowedAt: number }> {
   const sent = performance.now();

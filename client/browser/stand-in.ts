@@ -1,7 +1,7 @@
 /**
- * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set. Each user, identified by
- * `x-user`, has a bucket of three tokens that refills one token every three seconds. The stand-in uses the client's
- * arithmetic, which `tests/differential.test.ts` compares with the crate's.
+ * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set. Each user, identified by `x-user`, has
+ * a bucket of three tokens, and one token is refilled every three seconds. The stand-in uses the client's arithmetic,
+ * which `tests/differential.test.ts` compares with the crate's.
  */
 
 import { createServer, type Server } from 'node:http';

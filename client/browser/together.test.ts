@@ -197,7 +197,7 @@ function record(): void {
 
 declare global {
   interface Window {
-    /** The labels of each button, and when each label appeared, in milliseconds since the epoch. */
+    /** The buttons' labels, each with the time at which it appeared, in milliseconds since the epoch. */
     changes: { at: number; id: string; text: string }[];
   }
 }
@@ -206,7 +206,7 @@ async function labelsOf(page: Page, id: string): Promise<{ at: number; text: str
   return (await page.evaluate(() => window.changes)).filter((change) => change.id === id);
 }
 
-/** Returns when the server allows the next request, in milliseconds since the epoch. */
+/** Returns the time at which the server allows the next request, in milliseconds since the epoch. */
 async function allowedAtOf(user: string): Promise<number> {
   const response = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
   const [limit] = parseSnapshots(await response.json());

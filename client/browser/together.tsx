@@ -11,7 +11,7 @@ import { useCountdown, useRateLimit } from 'tollgate-client/react';
 const users = new URLSearchParams(location.search).getAll('user');
 const initOf = (user: string): RequestInit => ({ headers: { 'x-user': user } });
 
-/** Observes every response that the app receives, regardless of the limit. */
+/** Called with every response that the app receives, whichever limit applies to it. */
 let observe: (response: Response) => void = () => {};
 const { fetch } = window;
 window.fetch = async (...request) => {

@@ -1,4 +1,4 @@
-// Computes the server's decision on a request from a snapshot.
+// Computes from a snapshot how the server would decide on a request.
 import type { Row } from './algorithm/algebra.js';
 import { reservationsOf } from './algorithm/reservations.js';
 import { acrossShards, project, type Projected } from './project.js';

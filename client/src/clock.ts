@@ -8,7 +8,7 @@ export interface ServerClock {
    * Keeps the sample with the shortest round trip until clock drift might have made a newer sample more accurate.
    */
   sample(now: number, sent: number, received: number): void;
-  /** Ensures that the next sample is used despite a long round trip, in case the monotonic clock has stopped. */
+  /** Uses the next sample even if its round trip is long. Call this if the monotonic clock may have stopped. */
   distrust(): void;
   /** The server's time (microseconds since the epoch) at `monotonic` (milliseconds). */
   at(monotonic: number): number;

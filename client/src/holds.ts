@@ -5,7 +5,7 @@ import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem 
 export interface Hold {
   /** The hold's policy, which is absent if the hold comes from `Retry-After`. */
   readonly policy?: string;
-  /** The policies that may have caused the hold. The list is empty if the response names no policy. */
+  /** The policies that may have caused the hold. The list is empty if `RateLimit` names no policy. */
   readonly items: readonly RateLimitItem[];
   /** The number of tokens left, or -1 to deny every request. */
   readonly remaining: number;

@@ -79,7 +79,7 @@ export function createProjection(
   /** Drops holds that have ended, are already reflected in a row, or concern other limits. */
   function dropHolds(): void {
     const now = monotonic();
-    // If a row has no more tokens than the headers report, the row takes precedence. Its times are more precise,
+    // A row takes precedence over headers that report the same number of tokens or more. Its times are more precise,
     // because headers round times up to whole seconds. For a limit with shards, a header item describes only one shard.
     const reflected = ({ items, policy: own }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
@@ -118,9 +118,9 @@ interface ProjectedLimit {
 }
 
 /**
- * Projects the limits and groups them by policy. A request spends tokens under all quotas of a policy, always from the
- * same shard. All limits of a policy have the same shards in the same order. If a policy has several limits, their
- * names end with the period, as in `api;1s`.
+ * Projects the limits and groups them by policy. Under all quotas of a policy, a request spends tokens from the same
+ * shard. All limits of a policy have the same shards in the same order. If a policy has several limits, their names end
+ * with the period, as in `api;1s`.
  */
 function chargesOf(limits: readonly Snapshot[], at: number, count: number): (readonly ProjectedLimit[])[] {
   const charges = new Map<string, ProjectedLimit[]>();

@@ -13,8 +13,8 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * Returns the state of a limit for requests that cost `count` tokens. The component re-renders only when the status
- * changes.
+ * Returns the status of a limit for requests that cost `count` tokens, and the store's functions. The component
+ * re-renders only when the status changes.
  *
  * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
  * next snapshot arrives.
@@ -23,7 +23,7 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * `createRateLimit`.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Memoize the store: on a server, where stores are not shared, each render would otherwise create a new one.
+  // Memoize the store: `createRateLimit` returns a new object each time, so each render would otherwise resubscribe.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]
@@ -53,5 +53,5 @@ export function useCountdown(retryAt: number | null): number {
   return Math.ceil(left / 1000);
 }
 
-/** Returns the status during server rendering and until hydration. */
+/** Returns the status during server rendering and hydration. */
 const unknown = (): RateLimitStatus => UNKNOWN;

@@ -1,4 +1,4 @@
-// The store for a limit, which fetches snapshots and notifies listeners when the status changes.
+// A limit's store: fetches snapshots and notifies listeners when the status changes.
 import { createAlarm } from './alarm.js';
 import { createServerClock } from './clock.js';
 import type { LimitedResponse } from './holds.js';

@@ -33,7 +33,7 @@ test('a request that costs more than the capacity has no retry time', () => {
   }
 });
 
-test('a reservation has a due time, or a retry time if the wait would be too long', () => {
+test('a reservation is granted with a wait, or denied with a retry time if the wait is too long', () => {
   const empty = snapshot({ spent: 10, max_reserved: 5 });
   assert.equal(calculateRateLimit(empty, NOW, 1, { reserve: true }).wait, 6 * SECOND);
   assert.equal(calculateRateLimit(empty, NOW, 1, { maxWaitMicros: 6 * SECOND }).ok, true);

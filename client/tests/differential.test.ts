@@ -96,7 +96,7 @@ test(`the client and the crate make the same decisions for ${count} random reque
   }
 });
 
-/** A decision on the list of limits that was printed last. */
+/** A decision on the most recently printed list of limits. */
 interface ListCase {
   now: number;
   cost: number;

@@ -58,7 +58,7 @@ test('header items received before the first snapshot apply once the snapshot ar
   assert.equal(w.store.getStatus(2).retryAt, BEGIN + 60 + 40_000);
 });
 
-test('without a snapshot, the `policies` option names the policies', async (t) => {
+test('without a snapshot, the `policies` option determines which refusals apply', async (t) => {
   const w = world(t, { policies: ['chat'] });
   w.answer = new Response(null, { status: 404 });
   w.store.subscribe(() => {});
@@ -99,7 +99,7 @@ for (const [family, fields] of Object.entries({
   'RateLimit-Policy alone': { 'ratelimit-policy': '"other";q=5;w=60' },
   'draft 7': { ratelimit: 'limit=10, remaining=0, reset=20' },
 })) {
-  test(`a refusal that names no policy (headers: ${family}) applies until the next snapshot`, async (t) => {
+  test(`a refusal without RateLimit items (headers: ${family}) applies until the next snapshot`, async (t) => {
     const w = world(t);
     w.store.subscribe(() => {});
     await w.pass(10);

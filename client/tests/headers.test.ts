@@ -121,7 +121,7 @@ test('`Retry-After` can be a date in any of three forms', () => {
   }
 });
 
-test('a date is compared with the date of the response, not with the browser clock', () => {
+test('a date is compared with the `Date` header or, if that is absent, with the browser clock', () => {
   assert.equal(retryAfter({ 'retry-after': date, date: 'Sun, 06 Nov 1994 08:49:30 GMT' }, 0), 7000);
   assert.equal(retryAfter({ 'retry-after': date }, milliseconds + 1), 0, 'a past date means no wait');
 });

@@ -1,9 +1,9 @@
-// Tests of the time at which a response arrived.
+// Tests of response arrival times.
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { request } from '../src/request.js';
 
-/** Returns when a response arrived. The request is sent at 100 ms, and the page is notified at 400 ms. */
+/** Returns a response's arrival time. The request is sent at 100 ms, and the page is notified at 400 ms. */
 async function receivedAt(responseStart?: number): Promise<number> {
   const entries = responseStart === undefined ? [] : [{ responseStart: 1 }, { responseStart }];
   const timing = mock.method(performance, 'getEntriesByName', () => entries);

@@ -25,7 +25,7 @@ test("a request that costs more than any single shard's capacity has no retry ti
   assert.deepEqual({ ok, available, retryAfter }, { ok: false, available: 20, retryAfter: null });
 });
 
-test('a shard with a reservation is preferred over one with an earlier retry time', () => {
+test('a shard that can grant a reservation is preferred over one with an earlier retry time', () => {
   const rows = [{ spent: 10 }, { spent: 14, max_reserved: 10 }];
   const { ok, wait, row } = calculateRateLimit(sharded(rows, { max_reserved: 10 }), NOW, 1, { reserve: true });
   assert.deepEqual({ ok, wait, spent: row.spent }, { ok: true, wait: 30 * SECOND, spent: 15 });
@@ -66,7 +66,7 @@ test('a store spends tokens from the shard with the most tokens', async (t) => {
   assert.deepEqual(values, [14, 6, 2, 1]);
 });
 
-test('a request must be allowed by all quotas of a policy in the same shard', async (t) => {
+test('a request is allowed only if one shard can grant it under all quotas of its policy', async (t) => {
   const w = world(t);
   const minute = sharded([EMPTY, {}], { policy: 'api;1min' });
   const day = sharded([{}, EMPTY], { policy: 'api;1d', period: 86_400 * SECOND });

@@ -32,7 +32,7 @@ test('requests are allowed before the first snapshot', (t) => {
 });
 
 for (const clockError of [0, 90_000, -90_000]) {
-  test(`the only error in the wait is the response delay, with a clock off by ${clockError / 1000} s`, async (t) => {
+  test(`retry times are late by exactly the response delay, with a clock off by ${clockError / 1000} s`, async (t) => {
     const w = world(t, {}, clockError);
     w.answer = EMPTY;
     w.latency = [10, 30];
@@ -145,7 +145,7 @@ test('spent tokens are subtracted immediately, without a request', async (t) => 
   assert.equal(w.urls.length, 1);
 });
 
-test('tokens are refilled from the time at which they were spent', async (t) => {
+test('spent tokens start to refill at the time that is passed to `spend`', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -248,7 +248,7 @@ test('a failed request does not discard the snapshot', async (t) => {
   assert.match(`${error}`, /\/limits\/chat returned 500/);
 });
 
-test('a retry waits as long as `Retry-After` from the status endpoint requires', async (t) => {
+test('a retry waits until `Retry-After` from the status endpoint has passed', async (t) => {
   const w = world(t);
   w.answer = new Response(null, { status: 429, headers: { 'retry-after': '30' } });
   w.store.subscribe(() => {});
@@ -363,7 +363,7 @@ test('the server-time endpoint sets the clock if snapshots are cached', async (t
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000);
 });
 
-test('a page that becomes visible fetches the snapshot again if a clock was stopped or set', async (t) => {
+test('a page that becomes visible fetches the snapshot again if a clock has stopped or been set', async (t) => {
   const page = Object.assign(new EventTarget(), { visibilityState: 'hidden' });
   Object.assign(globalThis, { document: page });
   t.after(() => Reflect.deleteProperty(globalThis, 'document'));
@@ -468,7 +468,7 @@ test('a retry time millions of years away is still a valid date', (t) => {
   assert.doesNotThrow(() => new Date(store.getStatus(1).retryAt ?? NaN).toISOString());
 });
 
-test('a later response about a policy replaces an earlier response', (t) => {
+test('a later response replaces earlier responses only for the policies that it names', (t) => {
   const { store } = world(t, { policies: ['api', 'day'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0;t=18, "day";r=1;t=900' } }));
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=4;t=12' } }));
@@ -501,7 +501,7 @@ test('the exact retry time applies even if `observe` is called before `spend`', 
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000);
 });
 
-test('after an unexpected refusal, the snapshot is fetched and then applies', async (t) => {
+test('an unexpected refusal applies until the snapshot has been fetched again', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -533,7 +533,7 @@ test('a snapshot replaces responses observed before the snapshot was requested',
   assert.equal(w.store.getStatus(10).ok, true, 'the snapshot replaced the response');
 });
 
-test('a refusal observed during a snapshot request applies until a later snapshot reflects it', async (t) => {
+test('a refusal observed during a snapshot request is dropped if the snapshot reflects it', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 10, ts: NOW - 500_000 });
   w.latency = [50, 50];

@@ -211,7 +211,7 @@ function rational(text: string): number {
 
 type Clock = (ms: number) => number;
 
-/** Returns a conversion to microseconds. It shifts a vector that begins before the epoch by whole periods. */
+/** Returns a conversion to microseconds. A vector that begins before the epoch is shifted forward by whole periods. */
 function clockOf({ steps = [], now_ms, state_before: before, config: { period } }: Line): Clock {
   const times = steps.map((step) => step.now_ms);
   const earliest = Math.min(...times, now_ms ?? Infinity, before ? before.ts - period : Infinity);

@@ -102,7 +102,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   });
 }
 
-/** Returns the outcome of a request now. If the outcome is a snapshot, its time is updated. */
+/** Returns the outcome of a request that arrives now. If the outcome is a snapshot, its time is updated. */
 function answerNow(answer: World['answer']): World['answer'] {
   if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
     return answer;

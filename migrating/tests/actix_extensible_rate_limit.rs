@@ -175,7 +175,7 @@ unsafe impl GlobalAlloc for Counting {
 /// The sweeping task ends when any clone of the backend is dropped, and the middleware clones the backend for each
 /// request.
 #[actix_web::test]
-async fn the_sweep_of_actix_ends_with_the_first_request() {
+async fn actix_stops_sweeping_after_the_first_request() {
     const KEYS: usize = 50_000;
     tokio::time::pause();
     let mut freed = Vec::new();

@@ -87,7 +87,7 @@ fn each_key_has_its_own_window_start() {
 }
 
 #[tokio::test]
-async fn ipv6_clients_count_by_64_bits_by_default() {
+async fn ipv6_clients_are_keyed_by_their_64_bit_prefix_by_default() {
     for (client, clients) in [(key::client_ip(), 3), (key::client_ip().prefixes(32, 56), 2)] {
         let app = limited(client);
         let mut passed = 0;

@@ -48,7 +48,7 @@ impl Operator {
 pub fn bearer_tokens<T: AsRef<str>>(
     tokens: impl IntoIterator<Item = (T, Operator)>,
 ) -> impl Fn(&Parts) -> Option<Operator> + Send + Sync + 'static {
-    // Comparing digests made with a random secret reveals nothing about the tokens.
+    // The map's keys are digests made with a random secret, so the time of a lookup reveals nothing about the tokens.
     let secret = Secret::random();
     let mut operators = HashMap::new();
     for (token, operator) in tokens {

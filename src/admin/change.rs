@@ -17,7 +17,7 @@ use crate::algorithm::Quota;
 use crate::limiter::observer::Audited;
 use crate::policy::{Enforce, Key, Policy, Quotas, Signal, SignalKind, Subject};
 
-/// The names of the endpoints in this file, which audit events use as well.
+/// The names of the endpoints in this file, also used in audit events.
 pub(super) const ACTIONS: [&str; 6] = ["reset", "credit", "block", "unblock", "quota", "enforcement"];
 
 type Body<T> = Result<Json<T>, JsonRejection>;
@@ -229,7 +229,7 @@ pub(super) struct SetQuota {
     quota: Option<String>,
 }
 
-/// `POST /quota`: sets a quota for a key, a tier or all callers, or restores the program's quota.
+/// `POST /quota`: sets the quota of a key, a tier or all callers. `null` restores the program's quota.
 pub(super) async fn quota(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,

@@ -22,7 +22,7 @@ pub(super) struct Question {
     tier: Option<String>,
 }
 
-/// What applies to a key under one policy.
+/// How one policy treats a key.
 #[derive(Serialize)]
 pub(super) struct Answer {
     policy: String,
@@ -145,7 +145,7 @@ async fn answer(admin: &Admin, key: &Key, question: &Question) -> Result<Json<An
     }))
 }
 
-/// Reads a key's rows under a policy. If no tier is given, takes the tier from the row.
+/// Reads a key's rows under a policy. Unless `asked_tier` is a tier of this policy, takes the tier from the row.
 pub(super) async fn inspect(
     admin: &Admin,
     policy: &Policy,

@@ -304,7 +304,7 @@ pub(super) async fn blocks(
     }
     let all = sorted_blocks(&admin);
     let rest = &all[all.partition_point(|block| after.is_some_and(|after| block.digest <= after))..];
-    // All blocks of a caller are on the same page, because the next page begins after the caller's digest.
+    // All blocks on a caller are on the same page, because the next page begins after the caller's digest.
     let last = rest.get(max.saturating_sub(1)).map(|block| block.digest);
     let end = last.map_or(rest.len(), |last| rest.partition_point(|block| block.digest <= last));
     let next = last.filter(|_| end < rest.len()).map(shown);

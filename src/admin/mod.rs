@@ -56,9 +56,10 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Creates a builder for a limiter. `authorize` is called for each request. It returns the operator who sent the
-    /// request, or `None` to refuse the request with 401. The function must not block. If authorization has to wait for
-    /// something, do it in a middleware in front of the router, and read the result from the request's extensions:
+    /// Creates a builder for a router that manages `limiter`. `authorize` is called for each request. It returns the
+    /// operator who sent the request, or `None` to refuse the request with 401. The function must not block. If
+    /// authorization has to wait for something, do it in a middleware in front of the router, and read the result from
+    /// the request's extensions:
     ///
     /// ```
     /// use tollgate::{RateLimiter, admin::{Admin, Operator}};
@@ -145,7 +146,7 @@ impl Admin {
         })
     }
 
-    /// Returns the policy with this name, or all policies if there is no name.
+    /// Returns the policy with this name, or all policies if `name` is `None`.
     fn selected(&self, name: Option<&str>) -> Result<Vec<&Policy>, Problem> {
         name.map_or_else(|| Ok(self.policies.iter().collect()), |name| Ok(vec![self.policy(name)?]))
     }

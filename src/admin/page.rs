@@ -1,4 +1,4 @@
-//! The page for operators: one file, with a nonce for its script and style.
+//! The operators' page: one file, whose script and style carry a nonce.
 
 use axum::response::{Html, IntoResponse, Response};
 use http::HeaderName;

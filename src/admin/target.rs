@@ -16,7 +16,7 @@ pub(super) fn key(text: &str) -> Result<Key, Problem> {
     text.parse().map_err(|error| Problem::invalid(format!("`key`: {error}; a digest is written as digest:…")))
 }
 
-/// Returns the signals that can block a key: the key signal and, for the key of an address, the address signal.
+/// Returns the signals by which a key can be blocked: its key signal and, if the key is an address, its address signal.
 pub(super) fn signals(key: &Key) -> impl Iterator<Item = Signal> {
     std::iter::once(Signal::key(key.clone())).chain(key.address().map(Signal::ip))
 }

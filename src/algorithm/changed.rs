@@ -149,9 +149,10 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
     Some(high)
 }
 
-/// Returns a foreign row after a settlement that charges `more` tokens. The row keeps its stamp. Unless it belongs to a
-/// sliding window, the time from `at` to `clear` grows in proportion to the debt. Even if a fixed window repays the row
-/// up to one window after `clear`, the bound holds, because the average rate repays the debt by `clear`.
+/// Returns a foreign row after a settlement that charges `more` tokens. The row keeps its stamp. Unless a sliding
+/// window wrote the row, the time from `at` to `clear` grows in proportion to the debt. A fixed window may repay the
+/// last tokens up to one window after `clear`. The bound still holds, because the average rate repays the debt by
+/// `clear`.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);

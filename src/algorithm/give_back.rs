@@ -5,9 +5,10 @@
 //! tokens. Refunding all `r` tokens could therefore exceed the quota's bound. Three rules ensure that the bound holds:
 //!
 //! 1. **A refund is at most the part of the charge that is still outstanding.** Charges are repaid in the order in
-//!    which they were made. The tokens that were outstanding just after a charge are reduced by everything repaid since
-//!    then, and by refunds of earlier charges. [`State::carry`] counts the refunds of other charges. Without this
-//!    count, two refunds with a refill in between could allow the same burst twice.
+//!    which they were made. The outstanding part is therefore at most the tokens that were outstanding just after the
+//!    charge, minus everything repaid since then and all refunds of earlier charges. [`State::carry`] counts the
+//!    refunds of other charges. Without this count, two refunds with a refill in between could allow the same burst
+//!    twice.
 //! 2. **A reservation that is not due yet can be refunded only in full, and only if it is the last charge.** Otherwise,
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
@@ -41,7 +42,7 @@ impl ChargeRecord {
     }
 
     /// Returns whether this is the record of a credit. In the record of a charge, `state.spent` is at least the cost.
-    /// A charge of 0 tokens can also be mistaken for a credit. This is harmless, because it cannot be refunded.
+    /// A charge of 0 tokens can be mistaken for a credit. This is harmless, because there is nothing to refund.
     fn is_credit(&self) -> bool {
         self.state.spent == 0.0
     }
@@ -110,7 +111,8 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
         // Until the row expires, other quotas count both of its windows.
         return state.clear;
     }
-    // The carry is needed until the last charge is fully repaid. No charge can exceed the ceiling.
+    // The carry is needed until the last charge is fully repaid. Just after a charge, at most `ceiling` tokens are
+    // outstanding.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
@@ -129,7 +131,7 @@ fn credited(quota: &Quota, state: &State, tokens: u64, now: Micros) -> State {
 
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
-    // If the clock stepped back, use the time of the row, which has been repaid until then.
+    // If the clock stepped back, use `at`, because the row has already been repaid up to that instant.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
@@ -157,7 +159,8 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // Refunds of earlier charges cannot exceed the cost of those charges, so any excess was for later charges.
+    // Refunds of earlier charges cannot exceed the tokens spent before this charge. Any further refunds were of later
+    // charges.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {

@@ -182,7 +182,7 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         left.turn = now.plus(LIFE);
     }
     // Until a generation ends, tokens are repaid only down to the old floor. The row is therefore first rolled to the
-    // end of the generation, where `clear` is recomputed. Other quotas then count the tokens that are still spent.
+    // end of the generation. `clear` is recomputed there, so that other quotas count the tokens that are still spent.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();

@@ -66,9 +66,9 @@ pub struct State {
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires. At that time, all of its tokens have been refilled under the
-    /// quota that wrote it, so other quotas treat the row as unspent. A backend may store a later instant, except for a
-    /// sliding window, whose `clear` must be `at` plus two periods, rounded up. [`Micros::MAX`] means never.
+    /// The whole second at which the row expires. By then, the row is fully repaid under the quota that wrote it, so
+    /// other quotas treat it as unspent. A backend may store a later instant, except for a sliding window, whose
+    /// `clear` must be `at` plus two periods, rounded up. [`Micros::MAX`] means never.
     pub clear: Micros,
 }
 
@@ -278,7 +278,7 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
 }
 
 /// For a bucket, returns when it gains its next whole token, or `now` if it is full. For a window, returns when the
-/// window ends or, if this is earlier, a foreign row expires. The row must have been returned by [`roll_if_own`].
+/// window ends, or when a foreign row expires if that is earlier. The row must have been returned by [`roll_if_own`].
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
         let outstanding = spent(quota, &own(quota, row, now), now);

@@ -106,8 +106,8 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
     }
 }
 
-/// Returns the denial that all lines on one row share, if any of them is denied. Each line is decided for its own
-/// tokens plus those of the lines before it. The shared retry time is the longest retry time of the denied lines.
+/// Returns one denial for all denied lines on a row, if there are any. Each line is decided for its own tokens plus
+/// those of the lines before it. The retry time is the longest retry time of the denied lines.
 fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;

@@ -38,7 +38,7 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    // Comparing `spent()` with `level` would require another rounding.
+    // Comparing `spent()` with `level` would round once more.
     state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 
@@ -79,7 +79,7 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Returns the tokens repaid in `elapsed` microseconds. Dividing before multiplying would often change the result.
+/// Returns the tokens repaid in `elapsed` microseconds. Dividing before multiplying would often be less accurate.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }

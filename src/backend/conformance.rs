@@ -409,7 +409,7 @@ async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>,
     panic!("expected {expected} spent tokens, found {spent}: a call whose future was dropped had no effect");
 }
 
-/// Tests that takes of any size get a decision, and that an empty call is granted.
+/// Tests that extreme quotas and costs are decided correctly, and that an empty call is granted.
 pub async fn handles_extreme_values(backend: &dyn Backend) {
     assert!(ask(backend, &[], true).await.is_empty());
     let policy = PolicyName::new("conformance extremes");

@@ -24,7 +24,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The server's reply or the saved rows are invalid, or the configuration or the code contains a mistake.
+    /// An invalid reply from the server, invalid saved rows, a misconfiguration, or a bug.
     Protocol,
     /// The server did not reply before the deadline. The charge may have been made.
     Timeout,

@@ -19,8 +19,8 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
     /// returned future is dropped.
     ///
     /// # Errors
-    /// The future fails if the request fails or its outcome is unknown. In that case, the tokens that the request leased
-    /// or reported may stay outstanding until their leases end.
+    /// The future fails if the request fails or its outcome is unknown. In that case, the tokens that the request
+    /// leased or reported may stay outstanding until their leases end.
     fn lease(&self, request: &LeaseRequest<'_>) -> BackendFuture<Lease>;
 
     /// Runs a task in the background.

@@ -147,8 +147,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Health::default()
     }
 
-    /// Returns the number of rows of each policy in this process, largest number first. Some policies may be combined
-    /// as `(others)`.
+    /// Returns the number of rows per policy in this process, largest first. Some policies may be combined as
+    /// `(others)`.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }

@@ -12,7 +12,8 @@ use super::BackendFuture;
 /// - The channel keeps the latest notice on each topic until it is withdrawn or expires. A full channel drops notices
 ///   with a limited lifetime first. A lost notice counts as withdrawn.
 /// - A [subscriber](NoticeChannel::subscribe) receives all current notices, and then every new notice, in order and
-///   within a delay that the channel documents. After a possible gap, it receives all current notices again.
+///   within a delay that the channel documents. A subscriber that may have missed a notice receives all current notices
+///   again.
 /// - **Publishing is eager**: it finishes even if the future is dropped. When the future completes, the subscribers in
 ///   the same process have received the notice.
 ///
@@ -56,7 +57,8 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
 
 /// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. If `all` is true, these are all current notices, and any others have been withdrawn.
+    /// Handles published notices. If `all` is true, `notices` contains every current notice; any others have been
+    /// withdrawn or have expired.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
@@ -70,6 +72,6 @@ pub struct Notice {
     pub text: Option<String>,
     /// The time from now until the notice expires, or `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
-    /// The age of the notice according to the channel's clock, or zero if the notice is new or its age is unknown.
+    /// The age of the notice according to the channel's clock. Zero if the notice is new or its age is unknown.
     pub age: Duration,
 }

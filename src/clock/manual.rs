@@ -53,7 +53,7 @@ impl ManualClock {
         self.change(|now| now.plus(whole_micros(duration)));
     }
 
-    /// Sets the clock forward or backward, and wakes the requests that are due by then.
+    /// Sets the clock forward or back to `instant`, and wakes the requests that are due by then.
     pub fn set(&self, instant: Micros) {
         self.change(|_| instant);
     }

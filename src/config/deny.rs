@@ -18,8 +18,9 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     let slow_patterns = rules.iter().filter(|rule| rule.is_searched_alone()).count();
     if slow_patterns > MAX_SLOW_PATTERNS {
         value.fault(format_args!(
-            "found {slow_patterns} user agents such as \"a*b*\", which have text between two `*` but not the form \
-             \"*b*\"; at most {MAX_SLOW_PATTERNS} are allowed. Up to {MAX_PATTERNS} of the form \"*b*\" are allowed"
+            "found {slow_patterns} user agents such as \"a*b*\", which have text between two `*` but are not of the \
+             form \"*b*\"; at most {MAX_SLOW_PATTERNS} are allowed. Up to {MAX_PATTERNS} of the form \"*b*\" are \
+             allowed"
         ));
     }
     rules.extend(fields.take("countries").and_then(|value| list(&value, DenyRule::country)).unwrap_or_default());
@@ -64,7 +65,7 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
 
 const MAX_RULES: usize = 100_000;
 
-/// The automaton that matches the patterns takes several bytes of memory per byte of a pattern.
+/// The automaton that matches the patterns takes several times their size in memory.
 const MAX_PATTERNS: usize = 1_000;
 
 /// Each of these patterns is searched for separately, and each search takes up to a microsecond per request.

@@ -7,8 +7,8 @@ use std::fmt;
 use super::raw::shortened;
 
 /// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults,
-/// each with the messages of its underlying errors, and the number of remaining faults. Each line begins with the
-/// file's name.
+/// each with the messages of its underlying errors. If there are more faults, the last line states how many. Each line
+/// begins with the file's name.
 ///
 /// ```
 /// use tollgate::{config::ConfigErrorKind, Config};

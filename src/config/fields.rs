@@ -56,7 +56,7 @@ pub(super) const FILE: Table = Table {
     fields: &[
         Field::new("policies", Entries(&Shape::Table(&POLICY)), "The policies by name.")
             .required(r#"{ api = { quota = "60/min" } }"#),
-        Field::new("default", CHOICE, "The policies for requests that no entry in `routes` matches."),
+        Field::new("default", CHOICE, "The policies for requests that match no entry in `routes`."),
         Field::new("all_routes", POLICIES, "Policies that apply to all requests, in addition to the route's own."),
         Field::new(
             "routes",
@@ -74,7 +74,7 @@ pub(super) const POLICY: Table = Table {
         Field::new("quota", Quotas, "The quota for callers without a tier.").required("\"60/min\""),
         Field::new("tiers", Entries(&Quotas), "The tiers' quotas, which must use the same algorithm as `quota`."),
         Field::new("key", Text, "The key extractor: \"global\", or a name that the program has registered."),
-        Field::new("cost", COST, "The cost of a request. The default is the route's cost, or 1."),
+        Field::new("cost", COST, "The cost of a request. The default is the route's cost, or else the layer's cost."),
         Field::new("wait", Duration, "Delays requests for up to this long instead of refusing them."),
         Field::new("shadow", Boolean, "Whether requests over the limit are counted, but not refused."),
         Field::new(

@@ -50,7 +50,7 @@
 //! | --- | --- | --- |
 //! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table (see below) | required |
 //! | `policies.NAME.tiers.TIER` | the tier's quota, which must use the policy's algorithm | the policy's quota |
-//! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
+//! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that is registered with [`ConfigReader::key`] | the extractor that is passed to [`Config::layer`] |
 //! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the route's cost or, if it has none, the layer's cost |
 //! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | requests do not wait |
 //! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::policy::Enforce) | false |

@@ -122,7 +122,7 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quotas)>> {
     Some(tiers)
 }
 
-/// Replaces a missing or invalid quota while the rest of the policy is checked.
+/// Stands in for a missing or invalid quota, so that the policy's name is checked anyway.
 const PLACEHOLDER_QUOTA: Quota = Quota::per_minute(1);
 
 const MAX_POLICIES: usize = 10_000;

@@ -40,7 +40,7 @@ pub struct ConfigReader {
 }
 
 impl ConfigReader {
-    /// Creates a reader that knows only the key extractor `"global"`, which is [`key::global`](crate::key::global).
+    /// Creates a reader whose only key extractor is `"global"`, which is [`key::global`](crate::key::global).
     pub fn new() -> ConfigReader {
         let global: Arc<dyn KeyExtractor> = Arc::new(key::global());
         ConfigReader { keys: Keys(Arc::new(BTreeMap::from([(GLOBAL.to_owned(), global)]))) }

@@ -263,7 +263,7 @@ impl fmt::Display for QuotaChange {
     }
 }
 
-/// A change to a policy's enforcement by a reload.
+/// A change that a reload made to a policy's enforcement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnforcementChange {
     policy: PolicyName,

@@ -1,4 +1,4 @@
-//! Finds changes that need a restart because the layers were built with the old values.
+//! Finds changes that need a restart because the limiter and its layers were built with the old values.
 
 use std::collections::BTreeMap;
 use std::fmt;

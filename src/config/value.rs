@@ -127,7 +127,7 @@ impl<'n> Value<'n> {
     }
 }
 
-/// A table whose field names are known. [`end`](Fields::end) reports the entries that were not taken as faults.
+/// A table whose field names are known. [`end`](Fields::end) adds a fault for each entry that was not taken.
 pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,

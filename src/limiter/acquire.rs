@@ -11,7 +11,7 @@ use super::future::Finish;
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
-/// A call with options, which is made when it is awaited, as in `limiter.acquire(&policy, key).cost(3).await`.
+/// A call with options. It is made when it is awaited, as in `limiter.acquire(&policy, key).cost(3).await`.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, HOUR, MINUTE};

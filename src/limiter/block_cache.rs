@@ -64,7 +64,7 @@ impl BlockCache {
         let mut rows: SmallVec<[CachedRow; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
             let id = take.digest();
-            // Only the backend can compute when several takes fit into one window together.
+            // `step` cannot decide several takes of one row together.
             if rows[..i].iter().any(|row| row.id == id) {
                 return None;
             }
@@ -148,8 +148,8 @@ impl BlockCache {
     }
 }
 
-/// Returns whether a denied take might be granted earlier than computed. This can happen only if the wait spans several
-/// windows: the later in its first window such a wait begins, the shorter it is.
+/// Returns whether a take that is denied at one instant might be granted at an earlier one. This is possible only for a
+/// reservation above the capacity: its wait is shortest at the end of a window, and longer again in the next window.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()

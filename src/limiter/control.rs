@@ -42,7 +42,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Fails if the quota is invalid (it denies everything, or its algorithm is not the policy's), if 100,000 changes
-    /// are in effect, or if publishing the change fails. In the last case, the change may still have been made.
+    /// are already in effect, or if publishing the change fails. In the last case, the change may still have been made.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;

@@ -105,8 +105,9 @@ impl RateLimiter {
         let Inner { guard, .. } = &*self.inner;
         let CallContext { take, enforced, waits, guarded, patience, signals } = context;
 
-        // 1. Resolve the row and its quotas: those set at run time, or those of the caller, its tier or the policy.
-        //    If the caller has its own quotas, `changed` contains no quotas set for its tier or for all callers.
+        // 1. Resolve the row and the quotas of each charge. Quotas set at run time take precedence, followed by the
+        //    caller's own, the tier's and the policy's. If the caller has its own quotas, `changed.quotas`
+        //    contains only quotas set for its key.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guarded && guard.is_needed();
@@ -147,7 +148,7 @@ impl RateLimiter {
         }
         let mut call = CallState::of(take, waits, &takes);
 
-        // 2. Blocked: deny the call if the caller is on a deny list or blocked, or if a row is paused.
+        // 2. Blocked: deny calls from blocked or deny-listed callers. If a row is paused, hold or deny the call.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 let blocked = if call.enforced { blocked } else { blocked.let_through() };

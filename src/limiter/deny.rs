@@ -46,7 +46,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// key, such as those of `bearer().and(client_ip())`. To deny any other combined key, list the whole key. To deny an
 /// address, list its network. A rule for [`Key::anonymous`] matches all callers without a key.
 ///
-/// A layer panics when it wraps a service if it can never apply one of the rules. The message explains what to add. A
+/// When a layer wraps a service, it panics if it can never apply one of the rules. The message explains what to add. A
 /// rule with the wrong type of key is not detected if the layer's keys come from a closure, an extractor with [`map`]
 /// or a custom extractor. Unmatchable rules that are added later are counted in
 /// [`Stats::mistakes`](crate::limiter::Stats::mistakes). Each kind of unmatchable rule is
@@ -165,7 +165,7 @@ impl DenyList {
         let mut rules = before.rules.clone();
         let changed = change(&mut rules);
         let compiled = Arc::new(Compiled::new(rules, &before));
-        // The old rules are dropped after the lock is released.
+        // The old rules are dropped after `compiled` is unlocked.
         let _before =
             std::mem::replace(&mut *self.shared.compiled.write().unwrap_or_else(PoisonError::into_inner), compiled);
         self.shared.changes.fetch_add(1, Ordering::Release);

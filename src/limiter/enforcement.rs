@@ -26,7 +26,8 @@ impl RateLimiter {
         self.change(policy, Setting::Enforcement(enforce)).await
     }
 
-    /// Returns the setting in effect: the policy's [own setting](Policy::enforce), unless another was set at run time.
+    /// Returns the enforcement setting in effect: the policy's [own](Policy::enforce), unless another was set at run
+    /// time.
     pub fn enforcement(&self, policy: &Policy) -> Enforce {
         self.inner.overrides.enforcement(policy.name()).unwrap_or(policy.enforcement())
     }

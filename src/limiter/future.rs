@@ -13,7 +13,7 @@ use crate::algorithm::Steps;
 use crate::backend::{BackendFuture, Error, OwnedTake, Take};
 use crate::policy::{Allowed, Decision, Decisions};
 
-/// The future that a call returns. With a memory backend, it is ready immediately.
+/// The future returned by a call to a limiter. With a memory backend, it is ready immediately.
 ///
 /// Charges are made when the limiter's method is called, not when the future is awaited. Dropping the future does not
 /// refund the charge, unless the future already contains a [`Reservation`](super::Reservation) that refunds it.

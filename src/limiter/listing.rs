@@ -62,11 +62,11 @@ pub struct Block {
     /// The digest of the blocked key or signal. For a key, this is the result of [`RateLimiter::digest`].
     pub digest: Digest,
     /// The blocked address, user agent or label. `None` for a key (keys are not stored), for a block made by another
-    /// process (processes share only digests), and for a text longer than [`DenyRule::MAX_LENGTH`].
+    /// process (processes share only digests), and for text longer than [`DenyRule::MAX_LENGTH`].
     pub rule: Option<DenyRule>,
     /// The time since the block was made, in this or another process.
     pub age: Duration,
-    /// The time until the block ends, which is more than zero.
+    /// The time until the block ends; never zero.
     pub left: Duration,
     /// How many times in a row the caller has been blocked automatically, including this block; 0 for a manual block.
     pub times: u32,

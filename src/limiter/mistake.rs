@@ -51,7 +51,7 @@ impl fmt::Display for Mistake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MistakeKind {
-    /// Two policies with the same name have different quotas but share their rows.
+    /// Two policies with the same name have different quotas or tiers, but share their rows.
     PolicyConflict,
     /// The policy does not have the caller's tier, so the policy's own quota applies.
     UnknownTier,
@@ -89,9 +89,9 @@ impl MistakeKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {
-    /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. At most
-    /// 10,000 names are compared, and at most 65,536 of the policies created for a single call. Quotas that are
-    /// [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
+    /// Policies that have the same name as another policy of the limiter, but different quotas or tiers. A limiter
+    /// remembers at most 10,000 names, and compares the policies of calls at most 65,536 times in total. Quotas that
+    /// are [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
     /// Charges for callers with a tier that the policy does not have. Charges under policies without tiers are not
     /// counted.

@@ -57,7 +57,7 @@ impl MistakeTracker {
         let hash = hash_of(&(kind, which)) | 1;
         for probe in 0..PROBES {
             let slot = &self.reported.0[(hash >> SHIFT).wrapping_add(probe) as usize % SLOTS];
-            // The slot is read before it is written, because a write would make other threads wait for the cache line.
+            // The slot is read first, because even a failed write makes other threads wait for the cache line.
             let known = match slot.load(Relaxed) {
                 0 => slot.compare_exchange(0, hash, Relaxed, Relaxed).err(),
                 known => Some(known),
@@ -71,7 +71,7 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it conflicts with known policies of the same name, returns the quotas of the first of them.
+    /// Adds a policy. If it differs from all known policies with its name, returns the quotas of the first one.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);

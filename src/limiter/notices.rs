@@ -10,7 +10,7 @@ use crate::policy::{Digest, Enforce, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Override(Override),
-    /// An automatic block with its duration and the number of blocks in a row, or `None` if the block has ended.
+    /// An automatic block, its duration and the number of consecutive blocks, or `None` if the block has ended.
     Block(Digest, Option<(Duration, u32)>),
     /// A manual block and its duration, or `None` if the block has ended.
     ManualBlock(Digest, Option<Duration>),

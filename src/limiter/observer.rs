@@ -230,7 +230,7 @@ impl<'a> Requested<'a> {
 pub enum Outcome {
     /// The charge was made (or, for a check, would have been made).
     Allowed,
-    /// Like `Allowed`, but the tokens are due later.
+    /// Like `Allowed`, but the caller may proceed only after a wait.
     Reserved,
     /// The charge was not made.
     Denied,
@@ -362,7 +362,8 @@ impl<'a> Blocked<'a> {
         self.lasts
     }
 
-    /// Returns how many times in a row the caller has now been blocked automatically, or 0 for a manual block.
+    /// Returns how many times in a row the caller has been blocked automatically, including this block; 0 for a manual
+    /// block.
     pub const fn times(&self) -> u32 {
         self.times
     }

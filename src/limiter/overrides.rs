@@ -1,4 +1,4 @@
-//! Settings that are changed at run time: quotas, enforcement, and the generations of rows.
+//! Settings changed at run time: quotas, enforcement, and the generation of a policy's rows.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ impl Overrides {
         generation.map_or(Cow::Borrowed(policy), |generation| Cow::Owned(policy.at_generation(generation)))
     }
 
-    /// Returns whether quotas that the policy accepts are set for this scope.
+    /// Returns whether this scope has quotas that the policy accepts.
     #[cfg(feature = "admin")]
     pub(super) fn contains(&self, policy: &Policy, scope: &QuotaScope) -> bool {
         let accepted = |overrides: &PolicyOverrides| Some(policy.accepts(&overrides.quotas.get(scope)?.value));
@@ -172,7 +172,7 @@ impl Overrides {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Returns whether this override fits into the map, or replaces or removes an existing one.
+    /// Returns whether the map has room for this override, or the override replaces or removes an existing one.
     pub(super) fn accepts(&self, change: &Override) -> bool {
         let is_known = |overrides: &PolicyOverrides| match &change.setting {
             Setting::Quotas(_, None) | Setting::Enforcement(None) | Setting::Generation(None) => true,
@@ -210,8 +210,8 @@ impl Overrides {
 
 impl PolicyOverrides {
     /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for a tier or for all callers
-    /// apply only if the caller does not have its own quotas. Quotas whose algorithm is not the policy's are ignored.
-    /// Another version of the program may have set them.
+    /// apply only if the caller does not have its own quotas. Quotas whose algorithm is not the policy's are ignored:
+    /// another version of the program may have set them.
     fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.quotas.is_empty() {
             return None;

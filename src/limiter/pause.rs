@@ -1,4 +1,4 @@
-//! Pauses of rows. During a pause, nothing is charged to the row, and waiting calls keep waiting.
+//! Pausing rows. While a row is paused, nothing is charged to it, and calls are held or denied.
 
 use std::time::Duration;
 
@@ -56,9 +56,9 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// When charges are due, checks whether their keys are paused or blocked. If a row is paused, returns decisions
-    /// that are due at the end of the pause. Fails if the pause ends after `last`, or if one of the keys is manually
-    /// blocked.
+    /// When charges are due, checks whether their rows are paused or their keys are manually blocked. If a row is
+    /// paused, returns decisions that are due at the end of the pause. Fails if the pause ends after `last`, or if a
+    /// key is blocked.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,
@@ -81,8 +81,8 @@ impl RateLimiter {
         }
     }
 
-    /// Decides whether to allow a call whose rows are paused. Holds the call if the pause ends within `patience`, and
-    /// denies it otherwise. A pause does not apply to charges in shadow mode.
+    /// If a row is paused, returns decisions that hold the call until the end of the pause, or that deny it if the wait
+    /// would exceed `patience`. A pause does not apply to charges in shadow mode.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();

@@ -84,7 +84,7 @@ impl Receipt {
         self.charges.contains(&first).then(|| self.at(first, charge))
     }
 
-    /// Returns the decisions on each charge of the call, with the index of the first decision.
+    /// Returns, for each charge of the call, its decisions and the index of the first one.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (usize, &[Decision])> {
         self.inner.decisions.charges().scan(0, |next, charge| {
             let first = *next;
@@ -187,8 +187,8 @@ impl Receipt {
 }
 
 impl Inner {
-    /// Settles a charge that was covered by leases. Returns whether a refund is forfeited, and the settlement that the
-    /// backend must make if the lease has too few tokens.
+    /// Settles a charge that was covered by a lease. Returns whether a refund is forfeited and, if the lease has too
+    /// few tokens, the settlement that the backend must make.
     fn settle_leased<'a>(&self, charge: &Adjustment<'a>, sequence: u32) -> (bool, Option<Adjustment<'a>>) {
         let Some(leases) = &self.leases else { return (true, None) };
         let (id, cost) = (charge.row.digest().window(charge.window), charge.receipt.cost);

@@ -48,9 +48,9 @@ pub struct Reservation {
     timer: Option<DueTimer>,
     queue: QueueState,
     extra_delay: Duration,
-    /// The latest due time to accept after a pause, by the limiter's clock, or `None` if any due time is accepted.
+    /// The latest due time that is accepted after a pause, on the limiter's clock. `None` accepts any due time.
     latest_due: Option<Micros>,
-    /// The pending answer to charges that are retried after a pause.
+    /// The pending retry of the charges after a pause.
     retry: Option<DecisionFuture<Answer>>,
 }
 

@@ -33,7 +33,7 @@ impl Shards {
     }
 
     /// Moves each take whose quota has several shards to one of the shards. If several takes of a key have the same
-    /// number of shards, they move to the same shard, so that their rows are in one slot of a cluster.
+    /// number of shards, they move to the same shard, so that their rows are in the same cluster slot.
     #[inline]
     pub(super) fn choose(&self, takes: &mut [Take<'_>]) -> Others {
         if takes.iter().all(|take| take.quota.get_shards() == 1) { Others::new() } else { self.choose_among(takes) }
@@ -94,7 +94,7 @@ impl Shards {
         }
     }
 
-    /// Returns the instant at which all windows of a shard will be full, or 0 if this instant is unknown.
+    /// Returns the instant at which a shard will be full in all windows of the charge, or 0 if this instant is unknown.
     fn level(&self, charge: &[Take<'_>], index: u8) -> u64 {
         let level = |take: &Take<'_>| self.level_of(take.digest_at_shard(index)).load(Ordering::Relaxed);
         charge.iter().map(level).max().unwrap_or(0)
@@ -106,8 +106,8 @@ impl Shards {
     }
 }
 
-/// Returns the takes for a second attempt, in which the denied keys use their other shards. Returns `None` if an
-/// enforced take without another shard was denied, because a second attempt would not help.
+/// Returns the takes for a second attempt, in which the denied keys use their other shards. Returns `None` if a second
+/// attempt would not help, for example because an enforced take without another shard was denied.
 pub(super) fn other_takes<'a>(takes: &[Take<'a>], others: &Others, steps: &[Step]) -> Option<Takes<'a>> {
     if others.is_empty() || takes.len() != steps.len() {
         return None;
@@ -134,7 +134,7 @@ pub(super) fn undivided<'a>(takes: &[Take<'a>]) -> impl Iterator<Item = Take<'a>
     takes.iter().filter(|take| take.part.shard == 0).map(Take::whole)
 }
 
-/// Returns the largest `n` such that each of the first `n` shards can grant a charge.
+/// Returns the largest `n` such that each of the first `n` shards is large enough for the charge.
 fn shards_for(charge: &[Take<'_>]) -> u8 {
     let shards = |take: &Take<'_>| take.quota.shards_for(take.ask.tokens(), take.ask.max_wait().is_some());
     charge.iter().map(shards).min().unwrap_or(0)
@@ -178,7 +178,7 @@ mod tests {
                 let is_pair = i / usize::from(shards) != i % usize::from(shards);
                 assert!(
                     if is_pair { (100..=300).contains(&count) } else { count == 0 },
-                    "{shards} shards, {i}: {count}"
+                    "{shards} shards, pair {i}: drawn {count} times"
                 );
             }
         }

@@ -92,8 +92,9 @@ impl Snapshot {
     }
 
     /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then. If the
-    /// quota has [shards](Quota::shards), this is the total of all shards, which a single call cannot spend. It is an
-    /// estimate if only a [sample](crate::limiter::RateLimiterBuilder::sample_shards) of the shards was read.
+    /// quota has [shards](Quota::shards), this is the total of all shards, although each charge can spend tokens from
+    /// only one shard. The total is an estimate if only a
+    /// [sample](crate::limiter::RateLimiterBuilder::sample_shards) of the shards was read.
     pub fn available(&self, instant: Micros) -> u64 {
         if self.not_before.is_some_and(|until| instant < until) {
             return 0;
@@ -103,7 +104,7 @@ impl Snapshot {
     }
 
     /// Returns the answer to `ask` at `instant`, if nothing is spent until then. If the quota has
-    /// [shards](Quota::shards), this is the answer of the shard that can grant `ask` first.
+    /// [shards](Quota::shards), this is the answer from the shard that can grant `ask` first.
     pub fn project(&self, instant: Micros, ask: Ask) -> Step {
         let steps = self.rows.iter().map(|(quota, state)| self.project_row(quota, state, instant, ask));
         let denied = Step { verdict: Verdict::Deny { retry: None }, state: State::default(), now: instant };
@@ -134,11 +135,12 @@ impl Snapshot {
     /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`, with `rate` tokens per `period`.
     /// - `capacity`: [`Quota::get_capacity`]. `max_reserved`: [`Quota::get_max_reserved`], `null` if unlimited.
     /// - `start`: the offset of window boundaries, modulo `period`; 0 for a bucket.
-    /// - `spent` and `ts`: [`State::spent`] and [`State::at`]. Tokens refilled after `ts` have not yet been subtracted.
+    /// - `spent` and `ts`: [`State::spent`] and [`State::at`]. `spent` still includes tokens refilled after `ts`.
     /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window, otherwise 0.
     /// - `now` and `not_before`: [`now`](Snapshot::now), and [`not_before`](Snapshot::not_before) if it is not `None`.
-    /// - `clear` and `written_by`: [`State::clear`] and the algorithm of another quota. They are present only if that
-    ///   quota wrote the row and some of the spent tokens still count. If so, `previous` also belongs to that quota.
+    /// - `clear` and `written_by`: [`State::clear`] and the algorithm of the quota that wrote the row. They are present
+    ///   only if that was another quota and some of the tokens spent under it still count. If so, `previous` also
+    ///   belongs to that quota.
     /// - `shards` and `rows`: the number of shards and a list of the shards that were read. They are present only if
     ///   the quota has [shards](Quota::shards), in which case the outer object has no row fields. Each item of the list
     ///   has its own `rate`, `capacity` and `max_reserved`, and the fields of its row (`spent`, `previous`, `ts`, and

@@ -1,8 +1,9 @@
-//! Numbers for tier names, so that a decision can refer to the tier of its charge.
+//! Numbers for tier names, so that a decision can store the tier of its charge in one byte.
 
 use std::sync::OnceLock;
 
-/// The first 64 tiers that a limiter has encountered. A program can create any number of tiers at run time.
+/// The first 64 tiers that a limiter encounters. The number is limited because a program can create any number of tiers
+/// at run time.
 #[derive(Debug)]
 pub(super) struct TierNames([OnceLock<Box<str>>; MAX_TIERS]);
 

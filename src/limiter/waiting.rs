@@ -82,7 +82,7 @@ impl RateLimiter {
         self.inner.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes a slot if one is free. A call must not reserve tokens without a slot.
+    /// Takes a slot if one is free. A call that gets no slot must not wait.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
         self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;

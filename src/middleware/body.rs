@@ -57,7 +57,7 @@ where
         if let Some(body) = this.inner.as_pin_mut() {
             return body.poll_frame(context);
         }
-        // An empty refusal has no data frame, because gRPC requires that its headers end the HTTP/2 stream.
+        // An empty refusal has no data frame, because gRPC requires that the headers of such a response end the stream.
         let refusal = std::mem::take(this.refusal);
         Poll::Ready((!refusal.is_empty()).then(|| Ok(Frame::data(refusal.into()))))
     }

@@ -1,4 +1,4 @@
-//! Chooses which of a layer's rules apply to a request, based on the route or by calling a closure.
+//! Chooses which of a layer's rules apply to a request, by looking up its route or by calling a closure.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Target {
 
 pub(super) enum Chooser {
     Table(Table),
-    /// A closure that returns a target's name, and a map from each name to the target's index.
+    /// The closure returns a target's name. The map contains the index of each target by name.
     Closure(Box<ChooseFn>, HashMap<String, usize>),
 }
 

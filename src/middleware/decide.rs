@@ -40,11 +40,11 @@ pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
     /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
-    /// Whether an extractor's error was ignored because the rule's policy is not enforced for all keys.
+    /// Whether an extractor's error was ignored because the rule's policy is not enforced for every key.
     has_ignored_error: bool,
 }
 
-/// A charge under the rule with the index `rule`.
+/// A charge under the rule at index `rule`.
 pub(super) struct RuleCharge {
     pub(super) rule: usize,
     pub(super) subject: Subject,

@@ -62,7 +62,9 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
         Ok(known) if known.as_str() == name => known,
         Ok(known) => panic!("tollgate: the header name {name:?} is not in lower case; write {:?}", known.as_str()),
         Err(_) => {
-            panic!("tollgate: expected a header name made of letters, digits and \"-\" (such as \"x-api-key\"), found {name:?}")
+            panic!(
+                "tollgate: expected a header name made of letters, digits and \"-\" (such as \"x-api-key\"), found {name:?}"
+            )
         }
     }
 }
@@ -95,8 +97,8 @@ impl LimitHeaders {
         }
     }
 
-    /// A denial has `RateLimit` items only for the limits that were exceeded. Section 6 of draft-11 forbids windows
-    /// that end after `Retry-After`, as the windows of other policies might.
+    /// A denial has `RateLimit` items only for the limits that were exceeded. The windows of other policies might end
+    /// after `Retry-After`, which section 6 of draft-11 forbids.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -146,9 +148,8 @@ impl LimitHeaders {
         if self.single && self.fields.iter().any(|(name, _)| headers.contains_key(name)) {
             return;
         }
-        // No window may end later than the time given by a `Retry-After` from an inner limiter or handler (see
-        // `draft_11`). An inner limiter that sends the three fields of draft 6 uses a different syntax in
-        // `RateLimit-Policy`.
+        // No window may end after the `Retry-After` of an inner limiter or handler (see `draft_11`). An inner limiter
+        // that sends the three fields of draft 6 uses a different syntax in `RateLimit-Policy`.
         let (refused, three_fields) = (headers.contains_key(RETRY_AFTER), headers.contains_key(DRAFT_6[0]));
         for (name, value) in self.fields {
             let conflicts = name == RATELIMIT && (refused || three_fields) || name == RATELIMIT_POLICY && three_fields;

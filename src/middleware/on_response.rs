@@ -55,7 +55,8 @@ impl OnResponse {
     /// accounts. For such a limit, return [`OnResponse::Refund`] on success, and add a per-account limit as well (see
     /// the `login_protection` example). If your login handler always responds with a redirect, write your own closure.
     ///
-    /// If a gRPC response sends its status in the trailers, the charge is kept; call [`Receipt::reset`] in the method.
+    /// If a gRPC response carries its status in the trailers, the charge is kept. To reset the key, call
+    /// [`Receipt::reset`] in the gRPC method.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
         let content_type = response.headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         let succeeded = match response.headers.get("grpc-status") {

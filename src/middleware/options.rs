@@ -57,7 +57,7 @@ type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl LayerOptions {
     /// Returns the caller's signals, which are empty unless the limiter uses them. Fails if the layer's `client_ip`
-    /// finds no address, because otherwise no deny rule or block would apply to the client.
+    /// finds no address, since no deny rule or block for an address could then match the client.
     pub(super) fn signals(&self, parts: &Parts) -> Result<Signals, KeyError> {
         if !self.limiter.wants_signals() {
             return Ok(Signals::new());
@@ -149,8 +149,8 @@ pub(crate) fn impossible_cost(policy: &Policy, cost: u64, waits: bool) -> Option
     let (tier, quota) = quotas.find(|(_, quota)| quota.shards_for(cost, waits) == 0)?;
     let holds = if quota.get_shards() > 1 { "has shards that each hold" } else { "holds" };
     let what = format!(
-        "every request costs {cost}, but the quota {quota} {holds} at most {}, so no request would be allowed; raise its \
-         capacity, or lower the cost",
+        "every request costs {cost}, but the quota {quota} {holds} at most {}, so no request would be allowed; raise \
+         its capacity, or lower the cost",
         quota.shard(0).get_capacity()
     );
     Some((tier, what))

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_is_escaped_as_a_json_string() {
+    fn any_text_is_escaped_as_a_json_string() {
         for text in ["plain", "a\"b\\c", "line\nbreak\0", "caf\u{e9} \u{1f980}", ""] {
             let mut out = String::new();
             json_string(&mut out, text);

@@ -138,7 +138,7 @@ impl Refusal<'_> {
     }
 }
 
-/// Removes and returns the `Retry-After` header if its value is at least this many seconds.
+/// Removes and returns the `Retry-After` header if its value is at least `seconds`.
 fn take_late_retry_after(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderValue> {
     let own = headers.get(RETRY_AFTER)?.to_str().ok()?.parse::<u64>().ok()?;
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
@@ -157,7 +157,8 @@ pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions
         None => refusal.default_response(),
     };
     let headers = response.headers_mut();
-    // The window in `RateLimit` must not end after `Retry-After`.
+    // `append_to` omits `RateLimit` if there is a `Retry-After`, since the window might end after it. A late
+    // `Retry-After` does not conflict, so it is added afterwards.
     let later = take_late_retry_after(refusal.retry_after_secs(), headers);
     if let Some(decisions) = refusal.decisions() {
         let family = options.map_or_else(HeaderFamily::default, |options| options.headers);

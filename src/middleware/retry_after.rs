@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// Returns how long to wait, or `None` if the header is missing or malformed. A past date means no wait.
+/// Returns how long to wait, or `None` if the header is missing or malformed. A past date yields a wait of zero.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, RETRY_AFTER)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {

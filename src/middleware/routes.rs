@@ -132,7 +132,7 @@ impl RouteLimits {
             for &rule in &self.targets[self.expect_index(policy)].1.rules {
                 assert!(
                     !rules.contains(&rule),
-                    "tollgate: group {name:?} names the policy {policy:?} twice; remove one"
+                    "tollgate: in group {name:?}, {policy:?} adds a policy that is already there; remove the duplicate"
                 );
                 rules.push(rule);
             }
@@ -229,7 +229,8 @@ impl RouteLimits {
     /// # Mistakes
     /// A table does not know the router's routes. A line with a typo or with a different parameter name
     /// (`/users/{user}` instead of `/users/{id}`) therefore never matches a request. In a test, check
-    /// [`RateLimitLayer::unused_routes`] and [`RateLimitLayer::unmatched_requests`] after sending some requests.
+    /// [`RateLimitLayer::unused_routes`] and [`RateLimitLayer::unmatched_requests`] after sending a request to each
+    /// route.
     ///
     /// # Panics
     /// Panics if a line names an unknown policy, occurs twice, or can never match a request. A line can never match if

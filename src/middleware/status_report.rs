@@ -53,7 +53,8 @@ impl LayerOptions {
                 let signals = self.signals(parts).map_err(Cause::NoKey)?;
                 self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
-            // Limits in shadow mode are omitted: otherwise, a page that disables a button at a limit would enforce it.
+            // Limits in shadow mode are omitted: otherwise, a page that disables a button when a limit is reached
+            // would enforce it.
             _ => Vec::new(),
         };
         let now = match limits.first() {

@@ -1,5 +1,5 @@
 //! Detects deny rules that can never match in a layer. Such rules cause a panic when the layer is first added to a
-//! service. Rules that are added to the list later are reported as mistakes.
+//! service. If they are added to the deny list later, they are reported as mistakes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,8 @@ pub const DECISIONS: &str = "tollgate_decisions_total";
 /// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, as in [`DECISIONS`], `tier`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
-/// Counter: charges and checks that the backend failed to decide, even if a fallback did so. Labels: `policy`, `kind`.
+/// Counter: charges and checks that the backend failed to decide, even if a fallback decided them. Labels:
+/// `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
 /// Counter: automatic and manual blocks made by this process.

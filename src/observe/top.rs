@@ -44,8 +44,8 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 ///
 /// While [`TopKeys::max_error`] is 0, counts are exact. Otherwise, a count is never too low, and it is too high by at
 /// most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges. This bound is
-/// about the total divided by `max_keys`, or less if a few keys account for most of the total. Callers cannot choose
-/// keys that push out another caller's key.
+/// about the total divided by `max_keys`, or less if a few keys account for most of the total. Keys are assigned to
+/// groups of counters at random, so callers cannot craft keys that push out a particular one.
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
@@ -184,8 +184,8 @@ impl TopKeys {
         self.total
     }
 
-    /// Returns how many charges a key without a counter can have at most. This is 0 until a shard of the sketch is
-    /// full.
+    /// Returns the maximum number of charges that a key without a counter can have had. This is 0 until a shard of
+    /// the sketch is full.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }

@@ -45,7 +45,7 @@ use crate::policy::PolicyName;
 ///   reason to see only the policies that did.
 /// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
 /// - **Rate**: [`per_second`](Tracing::per_second) limits the events that have the field `suppressed`, which is the
-///   number of events omitted since the last logged event. Policies after the first 512 are counted together.
+///   number of events omitted since the last logged event. Policies after the first 512 share one limit.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,

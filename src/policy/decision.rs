@@ -272,7 +272,8 @@ impl Decision {
     ///
     /// - After a denial by this quota, it is [`retry_after`](Decision::retry_after).
     /// - For fixed and sliding windows, it is the time until the window ends.
-    /// - For a token bucket, it is the time to refill that many tokens. If none remain, it is the time until the next.
+    /// - For a token bucket, it is the time to refill as many tokens as remain. If none remain, it is the time until
+    ///   the next token.
     ///
     /// For a reservation, this time starts when the reservation is due.
     pub fn window(&self) -> Duration {
@@ -391,8 +392,8 @@ mod tests {
         assert_eq!(decision.reason(), Reason::WaitTooLong);
         assert_eq!(
             decision.into_result().unwrap_err().to_string(),
-            "rate limit exceeded: \"api\" grants 50 tokens only after a wait (1 at most without one): call `reserve()`, or \
-             allow a longer wait with `wait_up_to()`; retrying will not help"
+            "rate limit exceeded: \"api\" grants 50 tokens only after a wait (1 at most without waiting): call \
+             `reserve()`, or allow a longer wait with `wait_up_to()`; retrying will not help"
         );
     }
 
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn each_outcome_has_the_expected_reason() {
+    fn reasons_distinguish_spent_quotas_long_waits_and_large_costs() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).max_reserved(1);
         let row = |spent: f64| State { spent, at: NOW, stamp: quota.stamp(), ..State::default() };
         let minute = Ask::cost(1).wait_up_to(MINUTE);
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_of_a_bucket_is_the_time_to_refill_the_remaining_tokens() {
+    fn the_window_of_a_bucket_is_the_time_to_refill_as_many_tokens_as_remain() {
         let quota = Quota::token_bucket(10, MINUTE);
         let decision = decide("api", quota, &State::default(), 1);
         assert_eq!(

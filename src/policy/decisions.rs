@@ -43,7 +43,7 @@ impl Decisions {
         self.iter().any(Decision::is_shadowed)
     }
 
-    /// Lets a denied call through by marking its charges in shadow mode.
+    /// Lets a denied call through by marking its shadow-mode charges as let through.
     pub(crate) fn let_through(self) -> Decisions {
         self.into_iter().map(Decision::let_through).collect()
     }
@@ -233,8 +233,10 @@ impl<'a> IntoIterator for &'a Decisions {
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 ///
 /// limiter.limit(&LOGIN, "ada").await?;
-/// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else { panic!("the second call should be
-/// denied") }; assert_eq!((denied.retry_after(), denied.retry_after_secs()), (Some(HOUR), Some(3600)));
+/// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else {
+///     panic!("the second call should be denied");
+/// };
+/// assert_eq!((denied.retry_after(), denied.retry_after_secs()), (Some(HOUR), Some(3600)));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -309,8 +311,8 @@ impl fmt::Display for Decisions {
                 Reason::WaitTooLong => {
                     write!(
                         f,
-                        " grants {} tokens only after a wait ({} at most without one): call `reserve()`, or allow a longer \
-                         wait with `wait_up_to()`",
+                        " grants {} tokens only after a wait ({} at most without waiting): call `reserve()`, or allow \
+                         a longer wait with `wait_up_to()`",
                         decision.cost(),
                         decision.capacity()
                     )?;

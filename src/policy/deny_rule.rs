@@ -57,7 +57,7 @@ impl DenyRule {
     /// Denies a network (such as `"192.0.2.0/24"` or `"2001:db8::/32"`) or a single address.
     ///
     /// # Errors
-    /// Fails if `text` is not a network or an address, or if it is an address within a network (`192.0.2.7/24`).
+    /// Fails if `text` is neither a network nor an address, or if it is an address within a network (`192.0.2.7/24`).
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =
             parse_network(text).map_err(|error| DenyRuleError { message: error.to_string(), cause: Some(error) })?;

@@ -9,8 +9,8 @@ use super::key::Key;
 use super::name::PolicyName;
 
 /// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys, and
-/// digests are safe to log. Two different keys have the same digest with a probability of 2^-128. Searching for such keys
-/// requires the secret.
+/// digests are safe to log. Two different keys have the same digest with a probability of 2^-128. Searching for such a
+/// collision requires the secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     // These are two words, because the 16-byte alignment of a `u128` would enlarge every struct that contains a digest.
@@ -101,7 +101,7 @@ impl Secret {
         key.as_digest().unwrap_or_else(|| self.hash(key.bytes()))
     }
 
-    /// Derives another secret. `purpose` must begin with a letter, because no key begins with such a byte.
+    /// Derives another secret. `purpose` must begin with a letter, so that it differs from the encoding of every key.
     pub(crate) fn derive(&self, purpose: &str) -> Secret {
         Secret(self.hash(purpose.as_bytes()).to_bits().to_le_bytes())
     }

@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(Enforce::of_share(share), None);
         }
         let api = Policy::new("api", Quota::per_second(5));
-        let error = api.try_enforce(Enforce::Share(1.5)).expect_err("more than all keys");
+        let error = api.try_enforce(Enforce::Share(1.5)).expect_err("a share above 1.0");
         assert_eq!(error.to_string(), "policy \"api\": expected an enforced share from 0.0 to 1.0, found 1.5");
     }
 }

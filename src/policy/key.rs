@@ -42,7 +42,7 @@ use super::nat64::canonical;
 /// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | a value found by the extractor with this name |
 /// | `("ada", 7)`, `("ada",)` | a tuple |
 /// | `anonymous`, `global` | [`Key::anonymous`], [`Key::global`] |
-/// | `digest:294e0d5fb181c1cb9574defe851b4208` | the key with this [digest](crate::key::Digest), from a log or a list |
+/// | `digest:294e0d5fb181c1cb9574defe851b4208` | the key with this [digest](crate::key::Digest), as shown in logs |
 ///
 /// In the `bearer`, `header`, `cookie` and `path` forms, a name or value must be quoted if it is empty or contains a
 /// space, a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`: for example, `cookie(session):"a, b"`.
@@ -218,17 +218,17 @@ impl<const N: usize> From<&[u8; N]> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// Creates a key for the whole address. [`key::client_ip`](crate::key::client_ip) uses only the first 64 bits of
-    /// IPv6 addresses.
+    /// Creates a key for the whole address. By default, [`key::client_ip`](crate::key::client_ip) uses only the first
+    /// 64 bits of an IPv6 address.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }
 }
 
 impl From<Digest> for Key {
-    /// Creates a key that stands for the key with this digest, which may come from a log event. A limiter with the
-    /// [secret](crate::key::Secret) that produced the digest finds the same row and the same blocks. A [deny
-    /// list](crate::protection::DenyList) contains keys, not digests, so it never matches such a key.
+    /// Creates a key from the digest of another key, such as a digest found in a log. A limiter with the
+    /// [secret](crate::key::Secret) that produced the digest finds the rows and blocks of the original key. A [deny
+    /// list](crate::protection::DenyList) compares keys, not digests, so a rule for the original key does not match.
     fn from(digest: Digest) -> Key {
         Key::part(Tag::Digest, 0, &digest.to_bits().to_le_bytes())
     }

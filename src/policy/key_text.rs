@@ -103,7 +103,7 @@ impl Key {
         Some((Key::from_bytes(first), Key::from_bytes(second)))
     }
 
-    /// Returns the parts that extractors found in requests, at any depth of nested tuples.
+    /// Returns the parts that extractors found in requests, at any nesting depth.
     pub(crate) fn found_inside(&self) -> impl Iterator<Item = Key> {
         let mut rest = self.bytes();
         std::iter::from_fn(move || {
@@ -219,8 +219,8 @@ impl FromStr for Key {
     }
 }
 
-/// The error for text that is not the text form of a key. The message shows what was expected and at which position,
-/// but not the text, which may be a credential.
+/// The error for text that is not the text form of a key. The message shows what was expected and where, but not the
+/// text, which may be a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKeyError {
     at: usize,
@@ -238,7 +238,7 @@ impl fmt::Display for ParseKeyError {
 impl std::error::Error for ParseKeyError {}
 
 const KEY: &str = "a key: write \"ada\" in quotes for a string, 7 for a number, 192.0.2.0/24 for a network, or \
-    bearer:…, header(x-api-key):…, cookie(session):…, path(id):… for what a client sends";
+    bearer:…, header(x-api-key):…, cookie(session):…, path(id):… for a value that a client sends";
 
 struct Reader<'t> {
     text: &'t str,

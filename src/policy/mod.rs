@@ -1,4 +1,4 @@
-//! The user-facing types: quotas as text, policies and tiers, keys, signals and decisions.
+//! The user-facing types: policies, tiers, keys, signals and decisions, and the text form of quotas.
 
 mod allowed;
 mod decision;

@@ -38,8 +38,8 @@ impl PolicyName {
     /// Creates a policy name from a string that is known at compile time.
     ///
     /// # Panics
-    /// Panics if the name is not 1 to 128 printable ASCII characters, as structured headers require (RFC 9651, section
-    /// 3.3.3). In a `const`, this is a compile error.
+    /// Panics if the name is not 1 to 128 printable ASCII characters. Structured headers allow only these characters in
+    /// strings (RFC 9651, section 3.3.3). In a `const`, this is a compile error.
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
         if !is_valid(name) {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn names_with_equal_fnv_1a_hashes_have_separate_rows() {
-        // These names are a published collision.
+        // These names are a published FNV-1a collision.
         let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         assert_ne!(one.bits(), other.bits());
         assert_ne!(one, other);

@@ -14,7 +14,7 @@ use crate::algorithm::{Quota, QuotaError};
 
 /// A named quota, optionally with different quotas for tiers of callers.
 ///
-/// Every key has one row under a policy, whatever its tier, so tokens stay spent when a caller's tier changes; see
+/// Every key has one row under a policy, whatever the caller's tier, so tokens stay spent when the tier changes; see
 /// [tiers and routes](crate::docs::tiers_and_routes). Within a limiter, policies with the same name share rows. It is a
 /// [mistake](crate::observe::Mistake) if their quotas or tiers differ.
 ///
@@ -90,7 +90,7 @@ impl Policy {
         self.quotas = self.quotas.and(quota);
         self.windows = self.windows.with(&self.quotas);
         if self.windows.fault().is_some() {
-            panic!("tollgate: a tier has a different algorithm for this period, or the tiers have too many periods");
+            panic!("tollgate: a tier has a different algorithm for this period, or there are too many periods");
         }
         self
     }
@@ -172,7 +172,7 @@ impl Policy {
         &self.quotas
     }
 
-    /// The quotas for callers of this tier, which are the policy's own if the tier is `None` or unknown.
+    /// The quotas for callers of this tier, or the policy's own quotas if the tier is `None` or unknown.
     pub fn quotas_for(&self, tier: Option<&str>) -> &Quotas {
         tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
     }

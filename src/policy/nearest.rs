@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_name_is_found_only_for_a_similar_name() {
+    fn only_similar_names_are_suggested() {
         let tiers = ["free", "premium", "enterprise"];
         for (name, found) in [
             ("premuim", Some("premium")),

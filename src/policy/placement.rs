@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_random_numbers_are_not_shown() {
+    fn debug_output_does_not_show_the_random_numbers() {
         assert_eq!(format!("{:?}", Placement::random()), "Placement(..)");
     }
 }

@@ -14,7 +14,8 @@ impl FromStr for Quota {
     /// (the default is a token bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, `start DURATION`
     /// and `shards N`.
     ///
-    /// A period is a unit (`us`, `ms`, `s`, `min`, `h`, `d`, `w` or a full name), optionally preceded by a number.
+    /// A period is a unit (`us`, `ms`, `s`, `min`, `h`, `d`, `w`, or a full name such as `day`), optionally preceded by
+    /// a number.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, SECOND};

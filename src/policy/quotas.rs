@@ -39,7 +39,7 @@ impl Quotas {
     /// Adds a quota to the list.
     ///
     /// # Panics
-    /// Panics if the list already has a quota with this period, if the new quota has a different number of
+    /// Panics if the list already has a quota with the same period, if the new quota has a different number of
     /// [shards](Quota::shards), or if the list is full. In a `const`, this is a compile error.
     #[track_caller]
     #[must_use]

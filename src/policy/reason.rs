@@ -14,8 +14,8 @@ pub enum DecidedBy {
     Limiter,
     /// The limiter's [block cache](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
-    /// A [lease](crate::Policy::leases). Denials also have this value while the process pauses its requests to the
-    /// backend because few tokens were left.
+    /// A [lease](crate::Policy::leases). After the backend has granted few of the requested tokens, the process pauses
+    /// before it contacts the backend again. Denials during this pause also have this value.
     Lease,
 }
 

@@ -142,7 +142,7 @@ impl Signal {
     }
 
     /// Returns the rule to show in a list of blocks. Returns `None` for a key, because its content is not stored, and
-    /// for a text that is too long for a rule, because clients could otherwise use up the memory.
+    /// for text that is too long for a rule, because clients could otherwise exhaust the memory.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::decision::Decision;
 
-/// The limit after a [decision](Decision::summary), for JSON responses. Serializable with the `serde` feature.
+/// A [summary](Decision::summary) of the limit after a decision, for JSON responses. Serializable with the `serde`
+/// feature.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};

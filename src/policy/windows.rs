@@ -20,7 +20,7 @@ pub(crate) struct Part {
     /// Whether a denial of the charge is enforced. If not, the charge is in shadow mode.
     pub(crate) enforced: bool,
     pub(crate) leased: bool,
-    /// For a charge that was spent from a lease, the number of this process's last report before the charge.
+    /// For a charge that was spent from a lease, the sequence number of the last report before the charge.
     pub(crate) lease: u32,
     /// The number that the limiter has assigned to the caller's tier, or 0 if there is no tier or no observer.
     pub(crate) tier: u8,

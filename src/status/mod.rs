@@ -41,7 +41,8 @@
 //!
 //! # Limiting these endpoints
 //! By default, the endpoints are not limited, and each request reads from the backend. Wrap them in a layer with a
-//! separate limit, as in the example above. Under the reported limit, a denied client could not see how long to wait.
+//! separate limit, as in the example above. If the endpoints shared the reported limit, a denied client could not see
+//! how long to wait.
 
 mod named;
 

@@ -33,7 +33,7 @@ fn orders(max_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'stat
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let count = count.load(Ordering::Relaxed);
     println!("{count} orders: {name}");
-    assert!(count > 1, "{name}: loom found nothing that its threads share");
+    assert!(count > 1, "{name}: loom ran only one order, so the threads share no state");
 }
 
 /// Spawns a thread. A model may spawn at most three threads.

@@ -29,7 +29,7 @@ fn assert_problem(response: &TestResponse, status: u16, detail: &str) {
 async fn every_endpoint_refuses_requests_without_a_valid_token() {
     let server = TestServer::start().await;
     let json = ("content-type", "application/json");
-    for token in ["", "Bearer wrong token of the right length", EDITOR, "Basic dXNlcjpwYXNzd29yZA==", "Bearer "] {
+    for token in ["", "Bearer wrong token of the same length", EDITOR, "Basic dXNlcjpwYXNzd29yZA==", "Bearer "] {
         for path in READS.into_iter().chain(["missing", "key/7"]) {
             assert_problem(&server.send("GET", path, &[("authorization", token)], "").await, 401, "not authorized");
         }
@@ -171,7 +171,7 @@ fn a_short_token_panics() {
     drop(bearer_tokens([("secret", Operator::editor("ada"))]));
 }
 
-/// Regression: clients do not send spaces around a token, so a token of only spaces was effectively empty.
+/// Regression: clients do not send spaces around a token, so a token made only of spaces was effectively empty.
 #[test]
 #[should_panic(expected = "expected a token of at least 16 visible ASCII characters for \"ada\"")]
 fn a_token_of_spaces_panics() {

@@ -52,7 +52,7 @@ async fn a_key_or_a_whole_policy_can_be_reset() {
     assert_eq!(audits.len(), 3 + 4, "refused changes must be audited too: {audits:?}");
 }
 
-/// Regression: only the rows that the policy's own quota uses were deleted, but the response reported `found`.
+/// Regression: only the rows of the policy's own quota were deleted, but the response reported `found`.
 #[tokio::test]
 async fn a_reset_covers_all_shards_of_a_tiers_quota_or_of_a_keys_own_quota() {
     let server = TestServer::start().await;

@@ -25,7 +25,7 @@ pub(crate) fn chat() -> Policy {
         .tier("premium", Quota::token_bucket(50, MINUTE))
 }
 
-pub(crate) const EDITOR: &str = "the token of ada, who may change";
+pub(crate) const EDITOR: &str = "the token of ada, who may edit";
 pub(crate) const READER: &str = "the token of eve, who may read";
 
 pub(crate) struct TestServer {

@@ -8,7 +8,7 @@ use tollgate::{HOUR, MINUTE, Quota};
 
 use crate::client::{API, TestServer};
 
-/// Collects the names of all fields, each preceded by the names of the objects that contain it.
+/// Collects the path of each field, such as `.policies.quotas`.
 fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => object.iter().for_each(|(name, value)| {

@@ -1,4 +1,4 @@
-//! Tests of the admin router over sockets: its responses, its changes and their audit events, and who may use it.
+//! Tests of the admin router over sockets: access control, responses, changes by operators, and audit events.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 

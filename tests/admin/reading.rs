@@ -61,7 +61,7 @@ async fn policies_show_quotas_tiers_changes_enforcement_and_rows() {
 }
 
 #[tokio::test]
-async fn top_lists_counts_of_the_heaviest_keys_and_their_texts_if_enabled() {
+async fn the_heaviest_keys_are_listed_with_counts_and_with_texts_if_enabled() {
     let server = TestServer::start().await;
     for key in 1..=3 {
         for _ in 0..4 * key {
@@ -90,7 +90,7 @@ async fn top_lists_counts_of_the_heaviest_keys_and_their_texts_if_enabled() {
     assert_eq!((&worst["allowed"], &worst["retry_after_ms"]), (&json!(false), &json!(12_000)));
     assert_eq!((&second["text"], &second["refused"]), (&json!("2"), &json!(3)));
     server.clock.advance(MINUTE);
-    assert_eq!(server.read("limited").await["keys"][0]["allowed"], true, "the key was refused, but is allowed now");
+    assert_eq!(server.read("limited").await["keys"][0]["allowed"], true, "the key must be allowed now");
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn blocks_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn the_response_for_a_limited_key_lists_its_windows_and_what_helps() {
+async fn the_response_for_a_limited_key_lists_its_windows_and_the_actions_that_help() {
     let server = TestServer::start().await;
     let chat = chat();
     server.limiter.acquire(&chat, "ada").cost(10).await.unwrap();

@@ -42,7 +42,7 @@ labels = ["asn"]
 max_entries = 1000
 "#;
 
-// One policy is named by the number 404. YAML 1.1 would read the country `NO` as a boolean.
+// One policy name is written as a number, 404. YAML 1.1 would read the country `NO` as a boolean.
 const YAML: &str = r#"
 auto_block:
   policies: [web]

@@ -1,4 +1,4 @@
-//! Keys on the deny list of a file, including keys that can never match.
+//! Denied keys in configuration files, including keys that can never match.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -196,7 +196,7 @@ async fn a_reload_report_shows_the_first_twenty_changes() {
 }
 
 #[tokio::test]
-async fn a_reload_report_lists_added_and_removed_rules_without_keys() {
+async fn a_reload_report_lists_added_and_removed_rules_but_hides_keys() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let new = toml(&changed(&[("[\"KP\"]", "[\"SY\"]\nips = [\"192.0.2.0/24\"]"), ("\"mallory\"", "\"trudy\"")]));

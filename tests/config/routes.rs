@@ -1,4 +1,4 @@
-//! Tests of route limits from a file in an axum router.
+//! Route limits that are read from a file and applied to an axum router.
 
 use tollgate::{Config, DAY, key};
 

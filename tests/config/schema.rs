@@ -156,7 +156,7 @@ fn unknown_fields_are_rejected_by_the_reader_and_by_the_schema() {
             check(&file).expect_err(pointer);
         }
     });
-    assert_eq!(tables, 12, "unexpected number of tables with known fields");
+    assert_eq!(tables, 12, "unexpected number of tables that reject unknown fields");
 }
 
 #[test]

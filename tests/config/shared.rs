@@ -145,7 +145,7 @@ async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
 }
 
 #[tokio::test]
-async fn a_reload_changes_the_enforcement_in_all_processes_even_after_a_restart() {
+async fn a_reload_changes_the_enforcement_in_all_processes_and_overrides_earlier_reloads() {
     let file = |setting: &str| toml(&format!("policies.api = {{ quota = \"10/min\"{setting} }}"));
     let backend = SharedBackend::new();
     let old = file(", shadow = true");
@@ -155,7 +155,7 @@ async fn a_reload_changes_the_enforcement_in_all_processes_even_after_a_restart(
     assert_eq!([enforcement(&first), enforcement(&second)], [Enforce::Always; 2]);
     drop((first, second));
 
-    // A reload after a restart replaces the enforcement, even if the notice has not arrived yet.
+    // A reload after a restart replaces the stored enforcement, even if its notice has not arrived yet.
     let new = file(", enforce = 0.5");
     let limiter = new.limiter(backend.clone()).build();
     let reloaded = new.reload(&limiter, &new).await.unwrap();

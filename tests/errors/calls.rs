@@ -1,4 +1,4 @@
-//! Errors that calls return.
+//! Errors returned by calls to a limiter.
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
@@ -33,7 +33,7 @@ pub(crate) async fn denials(list: &mut List) {
     list.error("a caller on a deny list", limiter.try_limit(&API, "mallory").await.unwrap().into_result());
     limiter.block(Signal::key("eve"), DAY).await.unwrap();
     list.error("a blocked caller", limiter.try_limit(&API, "eve").await.unwrap().into_result());
-    list.error("a held charge", limiter.acquire(&API, 7).hold().await);
+    list.error("a held charge that exceeds the quota", limiter.acquire(&API, 7).hold().await);
     list.error("a wait that would be too long", limiter.acquire(&MAIL, 8).cost(50).wait_up_to(SECOND).await);
     list.error("a wait without reservations", limiter.acquire(&DAILY, 8).wait_up_to(SECOND).await);
     list.error("a reservation in `limit_all`", limiter.limit_all([Charge::new(&MAIL, 8).reserve()]).await);

@@ -29,8 +29,8 @@ impl List {
         let mut source = error.source();
         while let Some(cause) = source {
             if !is_own(cause) {
-                // The list omits the messages of other crates' errors, because they may change. The message of this
-                // crate must not repeat them.
+                // The list omits the messages of other crates' errors, because they may change. The error's own
+                // message must not repeat them.
                 assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
                 writeln!(self.0, "source: (text of another library)").unwrap();
                 break;

@@ -19,16 +19,16 @@ const NO_CAPACITY: Quota = Quota::token_bucket(10, MINUTE).capacity(0);
 pub(crate) fn constructors(list: &mut List) {
     list.section("Constructors: panics");
     let max = Quota::MAX_TOKENS;
-    list.panic("no rate", || Quota::token_bucket(0, MINUTE));
-    list.panic("no period", || Quota::fixed_window(1, Duration::ZERO));
+    list.panic("a rate of 0", || Quota::token_bucket(0, MINUTE));
+    list.panic("a period of 0", || Quota::fixed_window(1, Duration::ZERO));
     list.panic("a period with nanoseconds", || Quota::sliding_window(1, Duration::from_nanos(1500)));
     list.panic("too large a rate", || Quota::per_second(max + 1));
     list.panic("too large a capacity", || TEN_PER_MINUTE.capacity(u64::MAX));
-    list.panic("a capacity that takes too long", || Quota::token_bucket(1, WEEK).capacity(max));
-    list.panic("a sliding window's capacity", || Quota::sliding_window(10, MINUTE).capacity(20));
+    list.panic("a capacity that takes too long to refill", || Quota::token_bucket(1, WEEK).capacity(max));
+    list.panic("a sliding window with a capacity", || Quota::sliding_window(10, MINUTE).capacity(20));
     list.panic("too many reservations", || TEN_PER_MINUTE.max_reserved(max + 1));
-    list.panic("a sliding window's reservations", || Quota::sliding_window(10, MINUTE).max_reserved(5));
-    list.panic("unlimited reservations of a sliding window", || {
+    list.panic("a sliding window with reservations", || Quota::sliding_window(10, MINUTE).max_reserved(5));
+    list.panic("a sliding window with unlimited reservations", || {
         Quota::sliding_window(10, MINUTE).unlimited_reservations()
     });
     list.panic("a start with nanoseconds", || Quota::fixed_window(10, MINUTE).start(Duration::from_nanos(1500)));

@@ -44,11 +44,11 @@ pub(crate) async fn refusals(list: &mut List) {
     list.response("a cost that never fits", send(&costly, "text/plain").await).await;
     list.response("the same over gRPC", send(&costly, "application/grpc").await).await;
     let down = || Error::new(ErrorKind::Timeout, "the backend did not respond within 100 ms");
-    list.response("a backend that could not decide", down().into_response()).await;
+    list.response("a backend timeout", down().into_response()).await;
     let limiter = limiter();
     limiter.limit(&API, 7).await.unwrap();
     let denied = limiter.try_limit(&API, 7).await.unwrap().into_result().unwrap_err();
-    list.response("a denial from a handler", denied.into_response()).await;
+    list.response("a denial returned by a handler", denied.into_response()).await;
 }
 
 pub(crate) async fn extractors(list: &mut List) {
@@ -61,7 +61,7 @@ pub(crate) async fn extractors(list: &mut List) {
     let app = behind(RateLimitLayer::new(quota, key::header("x-api-key").or_reject()).grpc());
     list.response("a request without a key", send(&app, "text/plain").await).await;
     list.response("the same over gRPC", send(&app, "application/grpc").await).await;
-    let own = |_: &axum::http::request::Parts| Err::<u64, _>(KeyError::new("no tenant: put the tenant layer outside"));
+    let own = |_: &axum::http::request::Parts| Err::<u64, _>(KeyError::new("no tenant: add the tenant layer"));
     let app = behind(RateLimitLayer::new(quota, own));
     list.response("an error from a custom extractor", send(&app, "text/plain").await).await;
 

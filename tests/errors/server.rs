@@ -31,7 +31,7 @@ pub(crate) async fn deciding(list: &mut List) {
     list.section("Redis, when deciding: Error");
     for (label, reply) in [
         ("no reply before the deadline", ""),
-        ("a reply that is not the script's", "$3\r\nabc\r\n"),
+        ("an invalid script reply", "$3\r\nabc\r\n"),
         ("a server that is not Redis", "HTTP/1.1 400 Bad Request\r\n\r\n"),
         ("a replica", "-READONLY You can't write against a read only replica.\r\n"),
         ("a replica without its primary", "-MASTERDOWN Link with MASTER is down\r\n"),
@@ -46,7 +46,7 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("the same on Valkey", "-NOPERM User limits has no permissions to run the 'evalsha' command\r\n"),
         (
-            "a permission that the script lacks",
+            "a missing permission for a command in the script",
             "-ERR The user executing the script can't run this command or subcommand script: 3a, on @user_script:1.\r\n",
         ),
         (

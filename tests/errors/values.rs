@@ -9,20 +9,20 @@ use crate::list::List;
 pub(crate) fn quotas(list: &mut List) {
     list.section("Quotas: QuotaError");
     let (max, nanos) = (Quota::MAX_TOKENS, Duration::from_nanos(1500));
-    list.error("no rate", Quota::try_token_bucket(0, MINUTE));
+    list.error("a rate of 0", Quota::try_token_bucket(0, MINUTE));
     list.error("too large a rate", Quota::try_fixed_window(max + 1, MINUTE));
-    list.error("no period", Quota::try_token_bucket(1, Duration::ZERO));
+    list.error("a period of 0", Quota::try_token_bucket(1, Duration::ZERO));
     list.error("too long a period", Quota::try_sliding_window(1, Quota::MAX_PERIOD + SECOND));
     list.error("a period with nanoseconds", Quota::try_token_bucket(1, nanos));
     list.error("too large a capacity", Quota::token_bucket(1, SECOND).try_capacity(max + 1));
-    list.error("a capacity that takes too long", Quota::token_bucket(1, WEEK).try_capacity(max));
+    list.error("a capacity that takes too long to refill", Quota::token_bucket(1, WEEK).try_capacity(max));
     list.error("a capacity of 0", tollgate::algorithm::validate(&Quota::token_bucket(10, MINUTE).capacity(0)));
     list.error("too many reservations", Quota::token_bucket(1, SECOND).try_max_reserved(max + 1));
-    list.error("reservations that take too long", Quota::fixed_window(1, DAY).try_max_reserved(max));
-    list.error("a sliding window's capacity", Quota::sliding_window(10, MINUTE).try_capacity(20));
-    list.error("a sliding window's reservations", Quota::sliding_window(10, MINUTE).try_max_reserved(5));
+    list.error("a max_reserved that takes too long to refill", Quota::fixed_window(1, DAY).try_max_reserved(max));
+    list.error("a sliding window with a capacity", Quota::sliding_window(10, MINUTE).try_capacity(20));
+    list.error("a sliding window with reservations", Quota::sliding_window(10, MINUTE).try_max_reserved(5));
     list.error(
-        "unlimited reservations of a sliding window",
+        "a sliding window with unlimited reservations",
         Quota::sliding_window(10, MINUTE).try_unlimited_reservations(),
     );
     list.error("a start with nanoseconds", Quota::fixed_window(10, DAY).try_start(nanos));

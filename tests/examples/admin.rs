@@ -3,7 +3,7 @@ use crate::running::{Example, LOCALHOST, get, send};
 const TOKEN: &str = "correct-horse-battery";
 
 #[tokio::test]
-async fn an_operator_sees_a_limited_name_and_resets_it() {
+async fn an_operator_can_list_limited_callers_and_reset_their_limits() {
     let example = Example::start_with("admin", &[], &[("ADMIN_TOKEN", TOKEN)]);
     let server = example.address();
     let hello = async || send(LOCALHOST, server, "GET /hello/ada", &[], "").await.status();

@@ -37,7 +37,7 @@ async fn a_made_up_session_is_limited_by_address() {
     assert_eq!(get(server, &["cookie: sid=another"]).await.status(), 429);
 }
 
-#[cfg(target_os = "linux")] // Only Linux assigns all of 127.0.0.0/8 to the loopback interface.
+#[cfg(target_os = "linux")] // macOS assigns only 127.0.0.1 to the loopback interface.
 #[tokio::test]
 async fn a_session_is_ignored_if_another_address_sends_it() {
     let example = Example::start("anonymous_sessions", &[]);

@@ -1,4 +1,5 @@
-//! The clients use several addresses in 127.0.0.0/8. Only Linux assigns all of them to the loopback interface.
+//! The clients use several addresses in 127.0.0.0/8. Linux assigns all of them to the loopback interface, but macOS
+//! assigns only 127.0.0.1.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -108,7 +108,7 @@ async fn a_broken_file_changes_nothing_and_all_errors_are_reported() {
     );
     assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#));
 
-    // Now the whole file is correct, and its deny list contains the address of this machine.
+    // Now the whole file is correct, and its deny list covers the client's address.
     running.change("\"/search\" = \"default\"", "\"/search\" = \"search\"");
     assert_eq!(
         running.reload(200).await,

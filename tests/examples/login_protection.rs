@@ -33,7 +33,7 @@ async fn five_of_eight_guesses_are_checked_and_then_the_right_password_is_refuse
 }
 
 #[tokio::test]
-async fn a_login_resets_the_account_but_not_the_address() {
+async fn a_login_resets_the_count_for_the_account_but_not_for_the_address() {
     let example = Example::start("login_protection", &[]);
     let server = example.address();
     let mut statuses = Vec::new();

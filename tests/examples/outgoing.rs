@@ -47,5 +47,5 @@ fn run() -> Run {
 fn numbers<const N: usize>(line: &str, begin: &str) -> [f64; N] {
     let rest = line.strip_prefix(begin).unwrap_or_else(|| panic!("{line:?} does not begin with {begin:?}"));
     let numbers: Vec<f64> = rest.split(' ').filter_map(|word| word.trim_end_matches(',').parse().ok()).collect();
-    numbers.try_into().unwrap_or_else(|numbers| panic!("{line:?} has the numbers {numbers:?}"))
+    numbers.try_into().unwrap_or_else(|numbers| panic!("{line:?}: expected {N} numbers, found {numbers:?}"))
 }

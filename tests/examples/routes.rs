@@ -44,7 +44,7 @@ async fn the_sixth_todo_is_refused_and_listing_still_works() {
 }
 
 #[tokio::test]
-async fn requests_without_a_route_use_the_default_policy_of_the_table() {
+async fn requests_that_match_no_route_use_the_default_policy_of_the_table() {
     let example = Example::start("routes", &["table"]);
     let response = send(LOCALHOST, example.address(), "GET /nowhere", &[], "").await;
     assert_eq!(response.status(), 404);

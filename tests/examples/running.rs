@@ -101,7 +101,7 @@ fn comment(name: &str) -> String {
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
 
-/// Sends a request with the given header lines from `client` on a new connection and reads the response until the
+/// Opens a connection from `client`, sends a request with the given header lines, and reads the response until the
 /// server closes the connection.
 pub(crate) async fn send(
     client: Ipv4Addr,

@@ -61,7 +61,7 @@ async fn each_route_and_caller_has_the_limits_from_the_file() {
     assert_eq!((left(&bob, "api"), left(&bob, "exports")), (Some(20), Some(30)));
     let eve = get("/export", &[EVE]).await;
     assert_eq!((left(&eve, "api"), left(&eve, "exports")), (Some(290), Some(40)));
-    // Once the team's quota is spent, nothing is charged to the team's members.
+    // Once the team's quota is spent, further exports are refused without charging the member.
     for (user, status) in [(ADA, 200), (ADA, 200), (BOB, 200), (BOB, 429)] {
         assert_eq!(get("/export", &[user]).await.status(), status);
     }

@@ -15,7 +15,7 @@ async fn the_fourth_request_passes_in_shadow_mode_and_is_marked_and_counted() {
 }
 
 #[tokio::test]
-async fn the_limit_is_enforced_for_the_same_share_of_clients_each_time() {
+async fn a_share_of_one_half_always_enforces_the_limit_for_the_same_clients() {
     let example = Example::start("shadow", &["0.5"]);
     let server = example.address();
     let mut enforced = 0;
@@ -57,7 +57,7 @@ async fn outcomes(example: &Example, server: SocketAddr, client: u32) -> Vec<Out
 enum Outcome {
     /// The response does not mention a limit.
     Quiet,
-    /// The response has only the header for the access log.
+    /// The response is allowed and has only the header for the access log, `x-ratelimit-shadow`.
     Marked,
     /// The response is allowed and has rate-limit headers.
     Informed,

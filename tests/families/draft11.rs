@@ -117,7 +117,7 @@ async fn times_are_rounded_up_and_remaining_tokens_down() {
     let app = app(layer);
     let answer = take(&app, 7).await;
     assert_eq!(lines(&answer), [r#"ratelimit: "odd";r=0;t=1"#, r#"ratelimit-policy: "odd";q=7;w=2"#]);
-    assert_eq!(lines(&take(&app, 6).await)[2], "retry-after: 2", "1.29 s are rounded up");
+    assert_eq!(lines(&take(&app, 6).await)[2], "retry-after: 2", "1.29 s is rounded up");
     clock.advance(SECOND);
     assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "odd";r=4;t=1"#, "4.67 tokens are rounded down");
 }

@@ -11,7 +11,7 @@ const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
 async fn each_family_sends_the_same_headers_as_express_rate_limit() {
-    // The values are from the tests of express-rate-limit: the first request under a limit of five per minute.
+    // The values are from the tests of express-rate-limit, for the first request under a limit of five per minute.
     for (family, expected) in [
         (
             HeaderFamily::Draft6,

@@ -72,7 +72,7 @@ async fn headers_set_by_on_refusal_are_kept() {
 }
 
 #[tokio::test]
-async fn the_window_is_omitted_if_a_custom_retry_after_might_be_shorter() {
+async fn the_ratelimit_field_is_omitted_if_its_window_might_end_after_a_custom_retry_after() {
     for (own, field) in [("59", 0), ("60", 1), ("61", 1), ("Wed, 21 Oct 2026 07:28:00 GMT", 0)] {
         let answer = refused(
             |layer| layer,

@@ -59,7 +59,7 @@ async fn existing_draft_11_fields_stay_first_and_unchanged() {
 }
 
 #[tokio::test]
-async fn no_window_is_added_to_a_response_with_retry_after() {
+async fn no_ratelimit_field_is_added_to_a_response_with_retry_after() {
     // Section 6 of draft 11 forbids a window that ends after Retry-After, and the outer limit's window might end later.
     for status in [429, 503] {
         let app = service_with(status, &[("retry-after", "5"), ("ratelimit", r#""existing";r=0;t=5"#)]).layer(limit(

@@ -18,7 +18,7 @@ fn limited() -> Router {
 }
 
 #[tokio::test]
-async fn an_ipv4_address_in_any_form_or_an_ipv6_64_prefix_has_one_bucket() {
+async fn each_ipv4_address_in_any_form_and_each_ipv6_64_prefix_has_one_bucket() {
     let app = limited();
     for (peer, status) in [
         ("203.0.113.7", 200),

@@ -1,4 +1,4 @@
-//! Limits for users, anonymous callers and tiers, and keys that extractors find asynchronously.
+//! Limits for users, anonymous callers and tiers. Extractors can also find keys asynchronously.
 
 use axum::http::request::Parts;
 use tollgate::key::Extraction;

@@ -1,4 +1,4 @@
-//! Checks with microsecond precision which requests pass under one or several limits.
+//! Checks, to the microsecond, which requests one or more limits allow.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn a_request_denied_by_one_policy_is_not_charged_under_the_others() {
 }
 
 #[tokio::test]
-async fn denied_requests_from_one_user_do_not_spend_the_global_limit() {
+async fn denied_requests_from_one_user_do_not_count_against_the_global_limit() {
     const USER: Policy = Policy::new("user", Quota::token_bucket(1, MINUTE));
     const ALL: Policy = Policy::new("all", Quota::fixed_window(10, HOUR));
 
@@ -107,7 +107,7 @@ async fn retry_after_is_the_longest_wait_among_the_exceeded_limits() {
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(30)));
     assert_eq!(refused.violated_policies(), ["short", "long"]);
-    // `RateLimit` omits other policies, because their windows could end after Retry-After (draft-11, section 6).
+    // `RateLimit` omits the other policies, because their windows could end after Retry-After (draft-11, section 6).
     assert_eq!(refused.limits(), [("short".into(), 0, Some(10)), ("long".into(), 0, Some(30))]);
     let names: Vec<_> = refused.policies().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["short", "long", "wide"]);

@@ -1,4 +1,4 @@
-//! Optional extractors in handlers, and the responses to errors that handlers return.
+//! Optional extractors in handlers, and how errors returned by handlers become responses.
 
 use axum::Router;
 use axum::extract::State;

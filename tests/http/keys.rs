@@ -1,4 +1,4 @@
-//! Keys that are built from values are equal to the keys that extractors find in requests.
+//! Keys built from values equal the keys that extractors derive from requests.
 
 use axum::extract::Request;
 use axum::routing::get;

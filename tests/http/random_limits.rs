@@ -1,4 +1,5 @@
-//! For any limits, names and costs, the headers can be parsed, and a request succeeds after waiting for Retry-After.
+//! For random limits, names and costs, the headers can be parsed, and a denied request succeeds once Retry-After has
+//! passed.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn headers_can_be_parsed_and_waiting_for_retry_after_is_enough(
+    fn headers_can_be_parsed_and_retrying_after_the_stated_wait_succeeds(
         policies in proptest::collection::vec(("[ -~]{0,127}", quota()), 1..4),
         began in prop_oneof![Just(0), Just(1_767_225_600_000_000), 0..=Micros::MAX.get()],
         asks in proptest::collection::vec((any::<prop::sample::Index>(), 0.0..1.05_f64, 0.0..2.0_f64), 1..8),

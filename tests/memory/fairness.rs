@@ -4,8 +4,8 @@ use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::Ma
 
 use crate::support::now;
 
-/// The number of keys that an attacker invents under each flooded policy. They fill the default table. The attacker
-/// sends three requests with each key.
+/// The number of keys that an attacker invents under each flooded policy, which is more than the default table can
+/// hold. The attacker sends three requests with each key.
 const INVENTED: u64 = 1_200_000;
 const HOURS: u64 = 12;
 const MINUTES: u64 = 60;

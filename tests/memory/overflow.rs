@@ -1,4 +1,4 @@
-//! Tests of overflow rows, whose callers share one quota.
+//! Tests of a full table: several keys share an overflow row, and denied keys keep their rows.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 

@@ -25,7 +25,7 @@ impl AdmittedCharge {
 ///
 /// For token buckets and fixed windows, the limit is the capacity plus the tokens refilled since the start of the
 /// interval. If the first charge is a reservation that costs more than the capacity, its cost replaces the capacity.
-/// The cost is limited to `used` plus the capacity, because a refund returns at most the capacity. Rounding up the due
+/// This cost is capped at `used` plus the capacity, because a refund returns at most the capacity. Rounding up the due
 /// time refills a few additional tokens.
 pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     let mut admitted: Vec<AdmittedCharge> = admitted.to_vec();

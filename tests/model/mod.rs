@@ -7,7 +7,7 @@
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
 
-/// The last instant. Due times and retry times must be before this instant.
+/// The last representable instant. Due times and retry times must be before this instant.
 const LAST: i128 = Micros::MAX.get() as i128;
 
 /// The parameters of a quota.
@@ -146,9 +146,9 @@ impl Model {
         }
     }
 
-    /// Returns the first instant at or after `now` at which the ask is granted if nothing else is spent. Once granted,
-    /// an ask is also granted at every later instant. For fixed windows, this holds only within a window and for the
-    /// ends of windows, so the search finds the window first.
+    /// Returns the first instant at or after `now` at which the ask is granted if nothing else is spent. An ask that is
+    /// granted at one instant is also granted at every later one. For fixed windows, this holds only within a window,
+    /// and from the end of one window to the end of the next, so the search finds the window first.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

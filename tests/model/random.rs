@@ -22,7 +22,7 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// Generates a number below `2^bits`. All bit lengths are equally likely.
+/// Generates a number below `2^bits`. All bit lengths are about equally likely.
 pub(crate) fn sized(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, raw)| raw & ((1u64 << bits) - 1))
 }
@@ -51,7 +51,7 @@ pub(crate) fn sliding() -> impl Strategy<Value = Quota> {
     (rate(), period(), start()).prop_map(|(rate, period, start)| Quota::sliding_window(rate, period).start(start))
 }
 
-/// Generates quotas that are so small that histories often reach their limits.
+/// Generates quotas small enough that histories often reach their limits.
 pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
     let reserved = prop_oneof![Just(Some(0)), (1u64..=8).prop_map(Some), Just(None)];
     (any::<bool>(), 1u64..=4, 1u64..=12, 0u64..=5, reserved, 0u64..12).prop_filter_map(

@@ -31,7 +31,7 @@ small() {
     esac
 }
 
-# The filter for these tests. It skips the tests that try all short histories, because they take too long.
+# The filter for the small crate's tests. It skips the tests that try all short histories, which take too long.
 which_tests() {
     case "$1" in
         algebra) echo "--skip exhaustive --skip million --skip interleaving --skip no_short_history --skip each_mistake" ;;

@@ -59,7 +59,7 @@ fn queries() -> Vec<(String, String)> {
     all
 }
 
-/// Splits `text` into words of letters, digits and underscores.
+/// Splits `text` into words made of letters, digits and underscores.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
@@ -88,11 +88,14 @@ fn the_dashboard_queries_only_existing_metrics_and_labels() {
         }
         let shown: Vec<&str> = legend.split("{{").skip(1).map(|part| part.split("}}").next().unwrap()).collect();
         for label in used.iter().chain(&shown) {
-            assert!(labels.contains(*label), "{label} in {query}");
+            assert!(labels.contains(*label), "unknown label {label} in {query}");
         }
         // A legend can show only labels that the aggregation keeps.
         let by = query.split("by (").nth(1).map_or("", |rest| rest.split(')').next().unwrap());
-        assert!(shown.iter().all(|label| words(by).any(|kept| kept == *label)), "{legend} of {query}");
+        assert!(
+            shown.iter().all(|label| words(by).any(|kept| kept == *label)),
+            "the legend {legend} shows a label that {query} drops"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Log events have stable names, levels and fields, and contain no keys.
+//! Log events have stable names, levels and fields. Keys appear only as digests.
 
 use std::sync::Arc;
 

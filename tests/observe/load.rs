@@ -76,7 +76,7 @@ fn decided(page: &Page, policy: &str, outcome: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn counters_match_the_responses_of_all_clients() {
+async fn counters_match_the_responses_to_all_clients() {
     let address = serve().await;
     let done = Arc::new(AtomicBool::new(false));
     let scraper = tokio::spawn({

@@ -32,7 +32,7 @@ impl Log {
         tracing::dispatcher::set_default(&Dispatch::new(self.clone()))
     }
 
-    /// Returns the events since the last call.
+    /// Removes and returns the recorded events.
     pub(crate) fn take(&self) -> Vec<Line> {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }

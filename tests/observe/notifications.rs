@@ -120,7 +120,7 @@ async fn a_failure_is_reported_before_the_fallback_decision() {
     backend.set_down(true);
     drop(limiter.try_limit(&API, 7).await.unwrap());
     assert_eq!(events.take(), ["api failed unavailable", "api allowed fallback 1"]);
-    // If the backend fails to decide a call, one failure is reported for each policy.
+    // If the backend cannot decide a call, a failure is reported for each charge.
     assert!(limiter.try_limit_all([Charge::new(&API, 7), Charge::new(&LOGIN, 7)]).await.is_err());
     assert_eq!(events.take(), ["api failed unavailable", "login failed unavailable"]);
 }

@@ -1,4 +1,4 @@
-//! Tests with exporters that are missing, that are installed late, or that drop idle series.
+//! Tests of metrics when the exporter is missing, is installed late, is replaced, or drops idle series.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of the events that follow a charge: settlements, refunds, canceled reservations and resets.
+//! Tests of the events for settlements, refunds, cancellations, credits and resets.
 
 use std::sync::{Arc, Mutex};
 

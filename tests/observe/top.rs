@@ -19,7 +19,7 @@ fn limiter_with(top: Top) -> (RateLimiter, Arc<Top>) {
     (FlakyBackend::new().limiter().observer(Arc::clone(&top)).build(), top)
 }
 
-/// Returns how many charges to a key were requested, and how many were refused.
+/// Returns the numbers of requested and refused charges for a key under `policy`.
 fn counts(limiter: &RateLimiter, top: &Top, policy: &Policy, key: impl Into<Key>) -> (u64, u64) {
     let digest = limiter.digest(Some(&key.into()));
     let count = |keys: &[TopKey]| keys.iter().find(|key| key.digest() == digest).map_or(0, TopKey::count);
@@ -157,7 +157,7 @@ async fn policies_after_the_first_512_are_counted_together() {
 }
 
 #[tokio::test]
-async fn policies_that_are_counted_together_show_only_their_own_keys() {
+async fn show_keys_applies_per_policy_even_if_policies_are_counted_together() {
     let policy = |name: String| Policy::try_new(name, TWO.quotas()[0]).unwrap();
     let (shown, hidden) = (policy("shown".to_owned()), policy("hidden".to_owned()));
     let (limiter, top) = limiter_with(Top::new().show_keys([&shown]));
@@ -172,7 +172,7 @@ async fn policies_that_are_counted_together_show_only_their_own_keys() {
 }
 
 #[test]
-fn charges_of_eight_threads_are_all_counted() {
+fn charges_from_eight_threads_are_all_counted() {
     let top = Arc::new(Top::new());
     let limiter = RateLimiter::builder(tollgate::MemoryBackend::new()).observer(Arc::clone(&top)).build();
     std::thread::scope(|scope| {

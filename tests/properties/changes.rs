@@ -1,5 +1,5 @@
-//! Quotas that change or alternate on one row admit a bounded number of tokens in total. An upgrade takes effect
-//! immediately. After a downgrade, denials last at most as long as the old quota would take to repay the debt.
+//! Quotas that change or alternate on one row stay within a joint bound. An upgrade takes effect immediately. After a
+//! downgrade, denials last at most as long as the old quota would take to repay the debt.
 
 use std::time::Duration;
 
@@ -196,8 +196,8 @@ proptest! {
         check(&quotas, &charges, Bound::Sum)?;
     }
 
-    /// A denial does not change the row. Its retry time is exact, stays the same, and is never after `clear`.
-    /// Postponing `clear` never admits more tokens.
+    /// A denial does not change the row. Its retry time is exact, does not move as time passes, and is never after
+    /// `clear`. Postponing `clear` never admits more tokens.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),
@@ -230,7 +230,7 @@ proptest! {
             }
             if step.is_allowed() && before.stamp != 0 {
                 let at = step.state.at;
-                // The row of a sliding window begins at the start of its window, even if the row was previously
+                // A sliding window rounds `at` down to the start of its window, so `at` can move back on a row that was
                 // written under another quota.
                 let is_same_window =
                     quota.algorithm() == Algorithm::SlidingWindow && before.at < at + quota.period();
@@ -281,7 +281,7 @@ fn long_history() -> impl Strategy<Value = Vec<Raw>> {
     })
 }
 
-/// Regression: each change reduced the spent tokens to the new capacity, so 56,519 requests were admitted in a minute.
+/// Regression: each change capped the spent tokens at the new capacity, so 56,519 requests were admitted in a minute.
 #[test]
 fn alternating_quotas_do_not_restore_spent_tokens() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];

@@ -1,5 +1,5 @@
-//! Clocks that step back, or jump ahead and return. Under such a clock, a row admits at most one extra capacity, and no
-//! key is locked out.
+//! Clocks that step back, or jump ahead and return. Each time, a row admits at most one extra capacity, and no key is
+//! locked out.
 
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ fn instant(micros: Micros) -> i128 {
     i128::from(micros.get())
 }
 
-/// Returns how many microseconds it takes at most to repay `tokens`.
+/// Returns the maximum time to repay `tokens`, in microseconds.
 fn refill(quota: &Quota, tokens: u64) -> u128 {
     let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
     match quota.algorithm() {

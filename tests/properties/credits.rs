@@ -1,5 +1,4 @@
-//! Credits: a key gets the credited tokens, but never has more than its capacity. Its bound grows by at most the
-//! credited tokens.
+//! A credit returns tokens to a key, up to the quota's capacity, and raises the bound by at most the credited tokens.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, State, settle, step, takes_effect};

@@ -43,7 +43,7 @@ proptest! {
         mixed(&quota, begin, &history, false)?;
     }
 
-    /// If the reservations are canceled in reverse order, the next caller gets the first due time.
+    /// If all reservations are canceled in reverse order, the next caller gets the due time of the first one.
     #[test]
     fn canceling_all_reservations_frees_the_first_due_time(
         quota in bucket_or_window(),
@@ -70,7 +70,7 @@ proptest! {
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
     }
 
-    /// The next caller with the same cost gets the same due time, even if the reservation is not canceled immediately.
+    /// If a reservation is canceled before it is due, the next caller with the same cost gets the same due time.
     #[test]
     fn the_due_time_of_a_canceled_reservation_can_be_granted_again(
         quota in bucket_or_window(),

@@ -1,5 +1,5 @@
 //! Explores every interleaving of two processes that lease tokens from one row. At any step, a message can be lost, a
-//! process can die, or time can advance, which can end a lease.
+//! process can die, or time can advance.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl World {
         self
     }
 
-    /// Returns every world that can follow after one step.
+    /// Returns every world that is reachable in one step.
     fn next(&self) -> Vec<World> {
         let mut next = Vec::new();
         if self.time < STEPS {
@@ -94,7 +94,7 @@ impl World {
         next
     }
 
-    /// Charges all available tokens in one call without a lease.
+    /// Charges all available tokens in one call, without a lease.
     fn charged(&self) -> Option<World> {
         let ((state, outstanding), now) = (self.row(), now(self.time));
         let (state, outstanding) = settle_leases(&QUOTA, &state, &outstanding, now);
@@ -138,7 +138,7 @@ impl World {
                 world.messages[process] = Message::Reply { sent, lease };
             }
             Message::Reply { lease, .. } => {
-                // A process takes the new lease only if it has none.
+                // A process accepts a lease only if it does not already hold one.
                 world.messages[process] = Message::None;
                 if self.held[process] == Held::default() && lease.tokens > 0 {
                     world.held[process] = lease;

@@ -38,7 +38,7 @@ enum Event {
     Request(usize, Micros, [LeaseReport; 2], u64),
     /// The reply arrives at the process.
     Reply(usize, Micros, Lease),
-    /// A call is decided on the row, without a lease.
+    /// Callers try to charge the row directly, without a lease.
     Charge,
 }
 

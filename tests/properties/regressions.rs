@@ -62,8 +62,8 @@ fn the_previous_window_counts_at_most_its_own_tokens() {
     assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
 }
 
-/// Regression: the window that contains the last instant was cut off at that instant, so the call was denied with a
-/// retry time of 0.
+/// Regression: the window that contains `Micros::MAX` was cut off at that instant, so the call was denied with a retry
+/// time of 0.
 #[test]
 fn the_last_window_is_as_long_as_the_others() {
     let quota = Quota::sliding_window(10, DAY);
@@ -91,9 +91,9 @@ fn unlimited_reservations_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// Regression: after the clock stepped back, a refund returned more tokens than were outstanding.
+/// Regression: after the clock stepped back, a refund returned more of the charge than was still outstanding.
 #[test]
-fn a_refund_after_a_step_back_never_exceeds_the_outstanding_tokens() {
+fn a_refund_after_the_clock_steps_back_is_at_most_the_outstanding_part_of_the_charge() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;

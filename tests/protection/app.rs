@@ -43,7 +43,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 #[derive(Default)]
 pub(crate) struct Spy {
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
-    /// For each block: its rule, its duration, and how many consecutive blocks its signal has had.
+    /// For each block: its rule, its duration, and how many times in a row the caller has been blocked automatically.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,
 }
 

@@ -308,7 +308,7 @@ fn cached_retry_times_account_for_the_travel_time() {
     clock.advance(retry - outbound - inbound - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(backend.take_calls(), 0);
-    // From now on, the token might have been refilled.
+    // From now on, a token might be available, so the limiter asks the backend.
     clock.advance(US);
     backend.set_travel_times(Duration::ZERO, Duration::ZERO);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());

@@ -130,8 +130,8 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // Half of the trips to or from the backend take no time. The others take at most about as long as it
-                // takes to refill one token.
+                // Half of the trips to or from the backend take no time. The others take up to about the refill time of
+                // one token.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
                 let (outbound, inbound) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
@@ -191,7 +191,7 @@ fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usiz
 }
 
 /// Compares the decisions with and without the cache. `longest` is the longest round trip so far, or `None` if another
-/// limiter on the same backend also charges these rows.
+/// limiter on the same backend also charges any of the rows.
 fn compare(
     decided: &Decisions,
     expected: &Decisions,

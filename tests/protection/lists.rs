@@ -1,4 +1,4 @@
-//! Lists of the quotas and blocks that were set at run time.
+//! The lists of active blocks and of quotas that were set at run time.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// Returns a sorted list with each block's rule, age and remaining time in seconds, number of successive blocks, and a
-/// flag that is set for manual blocks.
+/// Returns the sorted blocks. Each has its rule, its age and remaining time in seconds, how many times in a row the
+/// caller has been blocked automatically, and whether the block is manual.
 fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, u64, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());

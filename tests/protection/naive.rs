@@ -90,7 +90,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Generates prefixes whose bits after the first four are 0, so that networks often contain one another.
+/// Generates prefixes whose bits after the first four are 0, so that networks are often nested.
 fn bits(max: usize) -> impl Strategy<Value = Vec<bool>> {
     (prop::collection::vec(any::<bool>(), 0..=4), 0..=max).prop_map(move |(head, length)| {
         let mut bits = head;
@@ -160,7 +160,7 @@ proptest! {
             let key = caller.key.map(Key::from);
             let found = list.find(key.as_ref(), &signals);
             let matching: Vec<&ModelRule> = left.iter().filter(|rule| rule.is_match(&caller)).collect();
-            let text = format!("found {found:?} among the matching rules {matching:?}");
+            let text = format!("found {found:?}; the matching rules are {matching:?}");
             prop_assert_eq!(found.is_some(), !matching.is_empty(), "{}", text);
             if let Some(found) = found {
                 // Rules of equal rank are interchangeable.

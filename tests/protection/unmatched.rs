@@ -250,7 +250,8 @@ fn a_request_without_an_address_fails_if_the_layer_needs_an_address() {
     let limiter = limiter(&list);
     let layer = |client_ip| RateLimitLayer::new(&API, key::global()).client_ip(client_ip).limiter(&limiter);
     let request = || http::Request::get("/").header("x-real-ip", "192.0.2.7").body(axum::body::Body::empty()).unwrap();
-    // Without a peer address or a trusted proxy, no network rule could ever match.
+    // The first extractor lacks a peer address, and the second lacks a trusted proxy. Without the client's address, no
+    // network rule could match, so both requests fail.
     for client_ip in [key::client_ip(), key::client_ip().from_header("x-real-ip")] {
         let answer = now(tower::ServiceExt::oneshot(hello().layer(layer(client_ip)), request()));
         assert_eq!(answer.status(), 500);

@@ -101,7 +101,7 @@ async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_can_inspect_and_help_callers_of_another_process() {
+async fn the_router_can_inspect_and_change_the_limits_of_another_process() {
     let server = Server::start();
     let admin = AdminProcess::start(&server);
     let (limiter, api) = (RateLimiter::new(server.backend().await), policy());

@@ -94,7 +94,7 @@ async fn concurrent_calls_across_several_slots_never_exceed_a_limit() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // A denied call can charge some of the slots before it refunds these charges. In the meantime, other calls can be
+    // A denied call may charge some of the slots and then refund these charges. Until it does, other calls may be
     // denied, so fewer than 60 calls might be admitted.
     assert!((30..=60).contains(&admitted), "{admitted} calls were admitted, expected 30 to 60");
     for i in 0..3 {

@@ -62,7 +62,7 @@ impl Cluster {
         if let Some(replica) = cluster.nodes.get(usize::from(PRIMARIES)) {
             ask::<()>(&mut replica.admin(), &["CLUSTER", "REPLICATE", &cluster.id(0)]);
             wait_until_synced(&cluster.nodes[0], replica);
-            cluster.wait_until("all nodes know the replica", |node, _| {
+            cluster.wait_until("all nodes have discovered the replica", |node, _| {
                 ask::<String>(&mut node.admin(), &["CLUSTER", "NODES"]).contains("slave")
             });
         }

@@ -28,7 +28,7 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn sequential_decisions_are_sent_separately() {
+async fn sequential_requests_do_not_share_script_calls() {
     let server = Server::start();
     let backend = server.backend().await;
     backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // This call sends the script.
@@ -137,7 +137,7 @@ async fn calls_in_a_long_queue_complete_within_the_deadline() {
     let begin = Instant::now();
     let answers = join_all((0..5000).map(|_| backend.acquire(&[take(1, 100_000, 1)]))).await;
     let took = begin.elapsed();
-    // If the calls waited for the server one after another, the queue would take minutes.
+    // If the calls waited for the server one after another, the queue would take minutes to drain.
     assert!(took < DEADLINE + Duration::from_secs(1), "{took:?}");
     let sure = answers.iter().filter(|answer| answer.is_ok()).count();
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();

@@ -81,7 +81,7 @@ async fn callers_stay_within_the_quota_if_connections_are_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_calls_to_a_dead_server_fail_within_the_deadline() {
+async fn concurrent_calls_to_a_stopped_server_fail_within_the_deadline() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");

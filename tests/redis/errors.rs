@@ -35,7 +35,7 @@ fn run(server: &Server, command: &str) {
 fn assert_error(error: &Error, kind: ErrorKind, advice: &str, source_text: &str) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(advice), "{error}");
-    let source = error.source().expect("expected the server's error").to_string();
+    let source = error.source().expect("the error must have a source").to_string();
     assert!(source.contains(source_text), "{source}");
     for text in [error.to_string(), format!("{error:?}"), source] {
         assert!(!text.contains("hunter2"), "{text}");

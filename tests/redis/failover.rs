@@ -1,5 +1,5 @@
 //! Failover in a cluster. Until the replica takes over, calls to the slots of the failed node fail within the deadline,
-//! and the other slots are not affected.
+//! and nearly all calls to other slots succeed.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -47,7 +47,7 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
     // If the replica missed some of the spent tokens, they would be available again after the failover.
     wait_until_synced(&cluster.nodes[0], &cluster.nodes[3]);
-    // All script calls on this node have ended, so the count of its tokens is exact.
+    // All script calls on this node have ended, so exactly 30 of the row's 100 tokens are spent.
     break_it(&mut cluster.nodes[0]);
 
     let begin = Instant::now();

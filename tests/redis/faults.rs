@@ -1,4 +1,4 @@
-//! Real server failures. During a failure, no call exceeds the deadline and the failure mode applies. Within a second
+//! Real server failures. During a failure, the failure mode applies, and no call exceeds the deadline. Within a second
 //! after the failure ends, decisions are exact again.
 
 use std::time::Duration;

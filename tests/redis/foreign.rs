@@ -1,4 +1,4 @@
-//! Foreign values stored under the keys of rows. Operations on such a row fail with an error.
+//! Foreign values stored under row keys. Operations on these rows fail with an error.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State};
@@ -179,7 +179,7 @@ async fn a_reset_removes_a_damaged_row() {
 }
 
 #[tokio::test]
-async fn the_server_drops_a_row_at_the_second_in_its_header() {
+async fn a_row_expires_at_the_time_in_its_header() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     for take in takes() {

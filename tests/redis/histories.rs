@@ -61,7 +61,7 @@ fn extreme() -> impl Strategy<Value = Quota> {
     let capacity = prop::sample::select(vec![None, Some(0), Some(1), Some(1000), Some(most)]);
     let reserved = prop::sample::select(vec![Some(0), Some(1), Some(1000), Some(most), None]);
     (0..3u8, tokens, period, capacity, reserved).prop_filter_map(
-        "illegal",
+        "invalid quota",
         |(kind, rate, period, capacity, reserved)| {
             let quota = match kind {
                 0 => Quota::token_bucket(rate, period),
@@ -361,7 +361,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Changes the time at which a row was written to any instant, even to an impossible one.
+    /// Replaces a row's write time with an arbitrary instant, even an impossible one.
     fn tamper(&mut self, i: usize, at: Micros) {
         if self.model[i] == State::default() {
             return;

@@ -50,7 +50,7 @@ async fn malformed_replies_cause_errors() {
         (&reply(&row(-1.0, 1, 0.0)), &[ErrorKind::Protocol]),
         (&reply(&row(1e15, 1, f64::INFINITY)), &[ErrorKind::Protocol]),
         (&reply(&[row(1e15, 1, 0.0), vec![0; 40]].concat()), &[ErrorKind::Protocol]),
-        // The script denied a charge that the algebra grants.
+        // This reply denies a charge that the algebra grants.
         (&reply(&denied), &[ErrorKind::Protocol]),
     ];
     for (nonsense, kinds) in all {

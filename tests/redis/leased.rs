@@ -40,7 +40,7 @@ async fn calls_for_a_busy_key_are_decided_from_a_lease() {
     assert_eq!(decision.remaining(), 100_000 - calls - 1);
     assert!(limiter.stats().leases == 1 && limiter.stats().leased_tokens > 0);
     assert_eq!(scripts(&server), before);
-    // Tokens leased by this process count as remaining.
+    // For this limiter, the unspent tokens of its lease count as remaining.
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), 100_000 - calls - 1);
 }
 
@@ -55,7 +55,7 @@ async fn leases_are_given_back_on_shutdown() {
     assert_eq!((one.stats().leases, one.stats().leased_tokens), (0, 0));
 }
 
-/// Regression: a lease that was requested before the shutdown and arrived after it was kept until it expired.
+/// Regression: if a lease was requested before the shutdown but arrived afterwards, the limiter kept it until expiry.
 #[tokio::test]
 async fn a_lease_that_arrives_after_the_shutdown_is_given_back() {
     let server = Server::start();
@@ -155,7 +155,7 @@ async fn a_charge_from_a_lease_can_be_settled() {
     assert!(usage.settle(60_000).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 60_003);
 
-    // A charge that has been reported to the server cannot be refunded.
+    // A charge from a lease cannot be refunded after it has been reported to the server.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     limiter.shutdown().await.unwrap();
     assert!(!usage.refund().await.unwrap());
@@ -163,7 +163,7 @@ async fn a_charge_from_a_lease_can_be_settled() {
 }
 
 #[tokio::test]
-async fn several_charges_are_decided_from_leases_or_by_the_server() {
+async fn a_call_is_decided_from_leases_only_if_all_its_charges_have_leases() {
     static OTHER: Policy = Policy::new("other", Quota::token_bucket(1000, DAY).capacity(100_000)).leases();
     static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(1000, DAY));
     let server = Server::start();
@@ -180,7 +180,7 @@ async fn several_charges_are_decided_from_leases_or_by_the_server() {
 
 /// Eight limiters, each called by four tasks, represent eight processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_limiters_stay_within_the_bound_and_use_the_limit() {
+async fn eight_limiters_stay_within_the_bound_with_few_script_calls() {
     const RATE: u64 = 4000;
     static HOT: Policy = Policy::new("hot", Quota::token_bucket(RATE, SECOND)).leases();
     let server = Server::start();

@@ -77,7 +77,7 @@ async fn a_cluster_needs_a_few_more_permissions() {
     let mut admin = server.admin();
     add_slots(&mut admin, 0..SLOTS);
     wait_for_slots(&mut admin);
-    // The cluster client sends `CLIENT SETINFO`, which Redis 7.0 does not know.
+    // The cluster client sends `CLIENT SETINFO`, which Redis 7.0 does not support.
     let more = ["cluster|slots", "cluster|shards", "asking", "readonly", "ping", "client|setinfo"];
     let more = if is_redis_7_0() { &more[..5] } else { &more };
     allow(&mut admin, all().chain(more.iter().copied()));

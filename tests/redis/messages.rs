@@ -54,7 +54,7 @@ async fn the_error_for_a_missing_permission_names_the_acl_rule() {
         assert!(is_named || !command.starts_with("eval"), "{error:?}");
         let parts = match is_named {
             true => [format!("may not run `{command}`"), format!("ACL SETUSER <user> +{command}")],
-            false => ["one of the script's commands".to_owned(), "`ACL LOG` names it".to_owned()],
+            false => ["one of the script's commands".to_owned(), "`ACL LOG` names the command".to_owned()],
         };
         for part in parts {
             assert!(error.to_string().contains(&part), "without {command}: {error}");

@@ -112,7 +112,7 @@ async fn a_block_applies_in_all_processes() {
 }
 
 #[tokio::test]
-async fn expired_notices_are_dropped_and_lost_notices_are_withdrawn() {
+async fn expired_notices_are_dropped_and_notices_lost_by_the_server_no_longer_apply() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), Duration::from_millis(300)).await.unwrap();
@@ -207,7 +207,8 @@ fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// Adds notices that expire in a day. The channel, which holds up to 100,000 notices, then has room for `free` more.
+/// Fills the channel with notices that expire in a day, leaving room for `free` more. The channel holds up to 100,000
+/// notices.
 fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -259,7 +260,7 @@ async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notic
     cmd("DEL").arg(&keys()[2]).exec(&mut server.admin()).unwrap();
     drop(one.try_acquire(&SEARCH, "eve").cost(100).await.unwrap());
     assert!(!one.try_limit(&SEARCH, "eve").await.unwrap().is_allowed());
-    // This gives the process time to read the other notices, and the server time to refuse the block.
+    // Give `one` time to read the other notices, and the server time to refuse the block.
     tokio::time::sleep(MAX_DELAY).await;
     assert_eq!(one.stats().pending_notices, 1);
     other.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
@@ -313,8 +314,8 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     .await;
 }
 
-/// Regression: if a limiter subscribed after the server had lost its data, all limiters in its process were treated as
-/// up to date.
+/// Regression: if a limiter subscribed after the server had lost its data, all limiters in the same process were
+/// treated as up to date.
 #[tokio::test]
 async fn outdated_notices_are_dropped_if_a_limiter_subscribes_after_data_loss() {
     let server = Server::start();
@@ -340,14 +341,14 @@ async fn an_unblock_after_data_loss_reaches_all_processes() {
     wait_until(async || other.try_check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
 }
 
-/// Regression: of ten thousand simultaneous blocks, nine thousand were never published, and quota changes failed in the
-/// meantime.
+/// Regression: of ten thousand simultaneous blocks, nine thousand were never published, and quota changes failed during
+/// the burst.
 #[tokio::test]
 async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
-        // In a table of the default size, one run in 300 would put nine callers into one bucket and drop one of them.
+        // With the default `max_entries`, one run in 300 would put nine callers into a bucket for eight, and drop one.
         let rules = AutoBlock::new([&ONE]).threshold(1).block_for(HOUR).max_entries(400_000);
         RateLimiter::builder(backend).auto_block(rules).build()
     };
@@ -434,7 +435,7 @@ async fn quotas_and_blocks_set_by_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // An automatic block on a key applies only to policies whose denials a process counts. This process counts none.
+    // An automatic block on a key applies only under the policies in a limiter's own `AutoBlock`. `here` has none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 

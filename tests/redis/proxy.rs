@@ -1,4 +1,4 @@
-//! A proxy that simulates network failures, and a malicious server.
+//! A malicious server, and a proxy that simulates network failures.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -122,8 +122,8 @@ impl State {
     }
 }
 
-/// Starts a server that replies to script calls with `nonsense`, and returns its URL. The server repeats the reply if
-/// `endless` is set, and disconnects after the reply if `hangs_up` is set.
+/// Starts a server that replies to script calls with `nonsense`, and returns its URL. The server keeps repeating
+/// the reply if `endless` is set, and disconnects after the reply if `hangs_up` is set.
 pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());

@@ -14,7 +14,7 @@ static POLICY: PolicyName = PolicyName::new("found");
 
 static ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
 
-/// A row on its own server, and its state according to the algebra.
+/// A row on a dedicated server, and the row's state according to the algebra.
 pub(crate) struct Row {
     _server: Server,
     clock: SetClock,
@@ -77,7 +77,7 @@ async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     assert_eq!(row.model.spent, 5.0);
 }
 
-/// Regression: during a rolling deployment, two quotas alternated. Each change reduced the spent tokens to the new
+/// Regression: during a rolling deployment, two quotas alternated. Each change capped the spent tokens at the new
 /// capacity, so 56,519 requests were admitted in a minute.
 #[tokio::test]
 async fn alternating_quotas_admit_no_more_than_the_larger_quota() {

@@ -1,4 +1,4 @@
-//! Charges must not be repeated. Settlements and resets take effect without being awaited.
+//! Charges are never retried. Settlements and resets take effect without being awaited.
 
 use std::time::{Duration, Instant};
 

@@ -78,7 +78,7 @@ async fn a_large_debt_is_compared_without_rounding() {
 }
 
 #[tokio::test]
-async fn the_previous_window_never_counts_more_than_its_spent_tokens() {
+async fn the_previous_window_never_counts_for_more_than_its_spent_tokens() {
     let period = 3_333_331u64;
     let quota = Quota::sliding_window(MOST, micros(period)).start(Duration::ZERO);
     let more = |tokens: &u64| *tokens as f64 * period as f64 / period as f64 > *tokens as f64;

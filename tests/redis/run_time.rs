@@ -64,7 +64,7 @@ fn child() {
                 limiter.set_quota(&API, Quota::token_bucket(50, DAY)).await.unwrap();
                 limiter.set_enforcement(&TRIAL, Enforce::Always).await.unwrap();
             }
-            // A process that starts later learns of all changes with its first poll.
+            // A process that starts later learns of all changes from its first poll.
             "enforced" => {
                 wait_until(async || !limiter.set_enforcements().is_empty()).await;
                 return enforced(&limiter).await.iter().map(u64::to_string).collect::<Vec<_>>().join(",");

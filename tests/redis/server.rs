@@ -174,7 +174,7 @@ pub(crate) fn is_redis_6() -> bool {
     VERSION.starts_with("Redis server v=6.")
 }
 
-/// Redis 7.0 does not know `CLIENT SETINFO`, and rejects an ACL rule that allows this command.
+/// Redis 7.0 lacks `CLIENT SETINFO`, and rejects an ACL rule that allows this command.
 pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
@@ -195,12 +195,12 @@ pub(crate) fn has_tls() -> bool {
 const OPTIONAL_TESTS: [(&str, &str); 1] =
     [("tls::tls_connections_require_a_trusted_certificate", "this server was built without TLS")];
 
-/// Returns whether a test applies to this server. If not, prints the test's name and the reason. The installed server
-/// must support all tests, so this function panics if it does not.
+/// Returns whether a test applies to this server. If not, prints the test's name and the reason. Panics instead if the
+/// server is the installed one, to which all tests must apply.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {
-        let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("expected a test in the list");
+        let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("expected an optional test");
         assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
         // Write directly to `stderr`, because the test harness captures the output of `eprintln!`.
         use std::io::Write;

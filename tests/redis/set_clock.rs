@@ -10,8 +10,8 @@ use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-/// Lua code that is prepended to the script. It replaces the time with an argument, and records expiries instead of
-/// setting them.
+/// Lua code that is prepended to the script. This code takes the time from the arguments, and records expiries instead
+/// of setting them.
 const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)
@@ -104,7 +104,7 @@ impl Window {
         redis::cmd("SET").arg(key).arg(bytes).exec(&mut self.0).unwrap();
     }
 
-    /// Returns the expiries that were set since the last call, in seconds since the epoch.
+    /// Returns the expiries recorded since the last call, in seconds since the epoch.
     pub(crate) fn expiries(&mut self) -> HashMap<String, u32> {
         let mut both = redis::pipe();
         both.cmd("HGETALL").arg("expiries").cmd("DEL").arg("expiries").ignore();

@@ -66,7 +66,7 @@ async fn status_endpoints_return_the_rows_and_time_of_the_server() {
     let projected = step(&quota, &state, answered.step().now, Ask::cost(1));
     assert_eq!((projected.verdict, projected.state.spent), (answered.step().verdict, answered.step().state.spent));
 
-    // A quota that was changed in another process appears within about a second.
+    // A quota changed by another limiter appears within about a second.
     elsewhere.set_quota(&POLICIES[0], Quota::token_bucket(20, HOUR)).await.unwrap();
     let changed = async {
         while get(&app, "/rate-limit").await.1["limits"][0]["capacity"] != 20 {

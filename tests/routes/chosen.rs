@@ -90,7 +90,7 @@ async fn without_a_default_policy_requests_are_unlimited_if_the_closure_returns_
 }
 
 #[tokio::test]
-async fn a_table_a_closure_and_a_route_layer_share_the_rows_of_a_policy() {
+async fn tables_closures_and_route_layers_share_the_rows_of_a_policy() {
     let limits = RouteLimits::new(user).policy(policy("read", 100)).limiter(&limiter().0);
     let on_handler = Router::new().route("/", get(|| async {}).layer(limits.route("read")));
     let table = Router::new().route("/", get(|| async {})).layer(limits.table([("GET /", "read")]));

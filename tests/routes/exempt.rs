@@ -108,7 +108,7 @@ async fn an_allow_list_matches_the_resolved_address_and_ignores_spoofed_headers(
 }
 
 #[tokio::test]
-async fn callers_without_a_key_share_a_bucket_unless_or_skip_is_used() {
+async fn callers_without_a_key_share_a_bucket_unless_the_extractor_uses_or_skip() {
     let (limiter, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(ONE, user).limiter(&limiter));
     assert_eq!(quota_headers(&call(&app, "GET /", &[]).await), ("one".into(), 1, 0));

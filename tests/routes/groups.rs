@@ -1,4 +1,4 @@
-//! Route groups over a real socket: options for all layers, a key for each policy, and several policies per route.
+//! Policy groups over a real socket: options for all layers, a key for each policy, and several policies per route.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -33,7 +33,7 @@ fn routes() -> Router {
         .route("/health", get(|| async {}))
 }
 
-/// Returns the status, and the remaining tokens of each limit in the headers, for example `read=99 all=999`.
+/// Returns the status and, for each limit in the headers, the remaining tokens, for example `read=99 all=999`.
 async fn left(server: &Server, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = server.call(line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -60,7 +60,7 @@ async fn a_group_charges_all_of_its_policies_or_none() {
         // The `tenant` policy denies the request, so nothing is charged.
         ("POST /export", EVE, 429, "tenant=0"),
         ("POST /export", &["x-user: eve", "x-tenant: 2"], 200, "write=1 tenant=15 all=994"),
-        // Only the rule for all requests applies to unlisted routes.
+        // Only the `all` policy applies to unlisted routes.
         ("GET /health", ADA, 200, "all=993"),
     ] {
         assert_eq!(left(&server, line, lines).await, (status, expected.to_owned()), "{line} {lines:?}");
@@ -165,7 +165,7 @@ async fn the_deny_list_applies_to_addresses_found_by_the_extractor_of_any_rule()
 
 #[cfg(feature = "wait")]
 #[tokio::test]
-async fn only_rules_with_wait_up_to_delay_requests() {
+async fn requests_are_delayed_only_by_rules_with_wait_up_to() {
     let paced = |name| Policy::new(name, Quota::token_bucket(10, SECOND).capacity(1).max_reserved(5));
     let limits = RouteLimits::new(user)
         .policy(paced("hurried"))

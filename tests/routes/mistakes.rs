@@ -91,7 +91,7 @@ async fn a_policy_that_conflicts_with_a_layers_policy_is_reported_on_first_use()
 }
 
 #[test]
-fn two_policies_with_the_same_name_in_one_layer_panic() {
+fn two_policies_with_the_same_name_in_one_layer_cause_a_panic() {
     let text = panic_of(|| RateLimitLayer::new(policy("api", 10), user).and(policy("api", 20), key::global()));
     assert!(text.contains("two rules in one layer have a policy named \"api\""), "{text}");
     let text = panic_of(|| RouteLimits::new(user).policy(policy("api", 10)).default_policy(policy("api", 20)));
@@ -189,7 +189,7 @@ async fn a_missing_extension_is_not_reported_if_the_extractor_handles_it() {
 }
 
 #[test]
-fn table_lines_that_can_never_match_panic() {
+fn table_lines_that_can_never_match_cause_a_panic() {
     let limits = || RouteLimits::new(key::global()).policy(policy("api", 10));
     for (line, fault) in [
         ("/users/:id", "write \"{id}\" for \":id\""),

@@ -1,4 +1,5 @@
-//! Unknown names, duplicate names and malformed lines cause panics with helpful messages when the router is built.
+//! Unknown names, duplicate names and malformed table lines cause panics with helpful messages when the router is
+//! built.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -27,7 +27,7 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
 }
 
 /// The user and the cost of each request, and the number of seconds to wait before sending it. Five of the requests are
-/// denied: four by a single rule, and one by both rules.
+/// denied: four by only one of the rules, and one by both.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),

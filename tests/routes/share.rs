@@ -70,7 +70,7 @@ async fn a_share_of_0_applies_to_no_key_and_a_share_of_1_applies_to_every_key() 
 }
 
 #[tokio::test]
-async fn the_key_of_the_first_rule_decides_whether_all_rules_are_enforced() {
+async fn the_key_of_the_first_rule_decides_enforcement_for_all_rules() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
     // The second rule has one global key. Once this key has no tokens left, exactly the users in the enforced share

@@ -1,4 +1,4 @@
-//! Two policies with two tiers each, and callers that change tiers.
+//! Two policies with two tiers each, and callers whose tier changes.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -9,8 +9,8 @@ use crate::app::{Server, header, limiter, policy, quota_headers, serve, user};
 
 const PER_MINUTE: fn(u64) -> Quota = |rate| Quota::token_bucket(rate, MINUTE);
 
-/// Returns the subject from the `x-user` and `x-plan` headers, which stand in for authentication. Without these
-/// headers, the subject is anonymous and has no tier.
+/// Returns the subject from the `x-user` and `x-plan` headers, which stand in for authentication. Without
+/// `x-user`, the subject is anonymous; without `x-plan`, it has no tier.
 fn by_plan(req: &Parts) -> Subject {
     let subject = Subject::from(user(req));
     match header(req, "x-plan") {

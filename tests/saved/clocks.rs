@@ -47,7 +47,7 @@ proptest! {
         prop_assert!(left_after <= left, "{left_after} tokens left after the restart, {left} before");
 
         // The whole quota is available again within twice the time needed to refill the spent tokens. The bound below
-        // is larger, because expiries are rounded up to whole seconds and windows begin at boundaries.
+        // is larger, because expiries are rounded up to whole seconds and windows end only at boundaries.
         let spent = now(after.peek(&[Take::new(row, &quota, Ask::cost(0))]))[0].state.spent;
         let refills = (spent / quota.get_capacity().max(1) as f64).ceil() + 2.0;
         let full = (quota.window() + quota.period()).mul_f64(2.0 * refills) + 2 * SECOND;

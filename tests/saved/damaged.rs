@@ -130,7 +130,7 @@ fn parts_of_two_states_cannot_be_combined() {
     let first = saved(&one);
     now(one.limit(&api(), "ada"));
     let second = saved(&one);
-    // Corresponding parts of the two states have the same length. The last part contains no data and takes up 21 bytes.
+    // The last part of a state contains no data: its 21 bytes are a header and a hash that covers all earlier parts.
     let mut mixed = first[..first.len() - 21].to_vec();
     mixed.extend_from_slice(&second[second.len() - 21..]);
     let error = limiter(&clock).load(&mixed[..]).unwrap_err();
@@ -148,12 +148,12 @@ fn errors_say_what_was_expected_and_what_was_found() {
     };
     let long = [&state[..], b"more"].concat();
     let without_end = &state[..state.len() - 21];
-    let end = format!("the state ends after {} bytes", without_end.len());
+    let end = format!("the state is incomplete: it ends after {} bytes", without_end.len());
     let cases: [(&[u8], StateErrorKind, &str); 9] = [
         (without_end, StateErrorKind::Damaged, &end),
         (b"", StateErrorKind::Damaged, "expected the saved state of a limiter, found no bytes"),
         (b"{\"rows\": 1}", StateErrorKind::Damaged, "expected the saved state of a limiter, found other data"),
-        (&state[..15], StateErrorKind::Damaged, "the state ends after 15 bytes, before its last part"),
+        (&state[..15], StateErrorKind::Damaged, "the state is incomplete: it ends after 15 bytes"),
         (&with(8, 3), StateErrorKind::Version, "expected version 1 of the format, found 3"),
         (&with(12, state[12] ^ 1), StateErrorKind::Secret, "the state was saved with a different secret"),
         (&with(24, 0xff), StateErrorKind::Damaged, "the part at byte 20 claims to be"),

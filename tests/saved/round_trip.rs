@@ -43,7 +43,7 @@ fn snapshots(limiter: &RateLimiter, clock: &ManualClock) -> Vec<String> {
 }
 
 #[test]
-fn rows_of_all_algorithms_are_the_same_after_a_restart() {
+fn rows_of_all_algorithms_survive_restarts() {
     let clock = ManualClock::new();
     let before = limiter(&clock);
     for step in 0..40u64 {
@@ -161,7 +161,7 @@ fn blocks_and_pauses_end_when_they_would_have_ended_without_a_restart() {
         }
     }
 
-    // The loaded block was the first automatic one, so the next one counts as the second.
+    // The loaded automatic block counts as the first, so the next one counts as the second.
     clock.advance(55 * MINUTE);
     for _ in 0..4 {
         drop(now(after.try_limit(&policy, "eve")));
@@ -205,7 +205,7 @@ fn a_smaller_table_keeps_the_rows_of_denied_keys() {
 }
 
 #[test]
-fn states_are_neither_saved_nor_loaded_if_the_backend_has_no_secret() {
+fn saving_and_loading_fail_if_a_secret_is_missing_or_different() {
     let clock = ManualClock::new();
     let state = saved(&limiter(&clock));
     let no_secret = RateLimiter::default();

@@ -25,10 +25,10 @@ pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
         for last in &used[i..] {
             sum += i128::from(last.tokens) * period;
             let bound = i128::from(quota.get_capacity()) * period + refilled(first.at, last.at);
-            // Decisions may be wrong by up to a millionth of a token.
+            // Decisions tolerate an error of up to a millionth of a token.
             if (sum - bound) * 1_000_000 > period {
                 return Err(format!(
-                    "admitted {sum} between {:?} and {:?}, expected at most {bound}",
+                    "admitted {sum} between {:?} and {:?}, expected at most {bound} (tokens times period)",
                     first.at, last.at
                 ));
             }

@@ -58,7 +58,7 @@ async fn a_cost_above_the_capacity_is_refused_with_a_detail_and_no_retry_after()
             detail,
             "rate limit exceeded: \"ten\" cannot grant 11 tokens at once (10 at most); retrying will not help"
         );
-        // The refusal spent nothing. A refusal of a request that can be retried has no `detail` field.
+        // The refusal spent nothing. If a retry can succeed, the refusal has no `detail` field.
         assert_eq!(client.send("GET", &["x-cost: 10"]).await.status, 200);
         let refused = client.send("GET", &["x-cost: 10"]).await;
         assert_eq!((refused.retry_after(), refused.problem().get("detail")), (Some(60), None));

@@ -122,7 +122,7 @@ async fn a_limit_error_delegates_display_and_source_to_the_inner_error() {
 }
 
 #[tokio::test]
-async fn a_denied_hold_has_the_usual_error_message() {
+async fn a_denied_hold_charges_nothing_and_its_error_says_why() {
     let (limiter, _clock) = limiter();
     let never = limiter.acquire(&TEN, "team").cost(11).hold().await.unwrap_err();
     assert!(never.to_string().contains("cannot grant 11 tokens"), "{never}");

@@ -134,7 +134,7 @@ proptest! {
 
 /// Regression test: refunding one charge also reduced the refundable tokens of earlier charges.
 #[test]
-fn settling_out_of_order_forfeits_nothing() {
+fn settling_out_of_order_forfeits_no_refunds() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("any", Quota::token_bucket(10_000, MINUTE));
     let [oldest, middle, newest] =

@@ -138,7 +138,7 @@ async fn a_request_that_waited_is_settled() {
         }
         clock.advance(MINUTE);
         assert!(waiting.await.unwrap() < 300);
-        // A refund releases the reservation. A cost of three tokens leaves a debt of two.
+        // A refund returns the token. A cost of three tokens leaves a debt of two.
         clock.advance(debt * MINUTE);
         assert_eq!(left(&limiter, &RESERVABLE).await, u64::from(debt == 0), "{path}");
         limiter.reset(&RESERVABLE, "team").await.unwrap();

@@ -61,7 +61,7 @@ async fn only_one_of_two_concurrent_settlements_applies() {
         });
         // If both settlements applied, 1,000 tokens would be spent.
         let spent = 10_000 - left(&limiter, &TOKENS).await;
-        assert!([300, 1700].contains(&spent), "{spent} tokens are spent in round {round}");
+        assert!([300, 1700].contains(&spent), "{spent} tokens were spent in round {round}");
         limiter.reset(&TOKENS, "team").await.unwrap();
     }
 }
@@ -81,7 +81,7 @@ async fn each_charge_of_a_call_can_be_settled_separately() {
 }
 
 #[tokio::test]
-async fn the_response_can_only_reset_after_the_handler_has_settled() {
+async fn after_the_handler_has_settled_the_response_can_only_reset() {
     let actions =
         [(OnResponse::Keep, 1700), (OnResponse::Refund, 1700), (OnResponse::Settle(5), 1700), (OnResponse::Reset, 0)];
     for (action, spent) in actions {
@@ -97,7 +97,7 @@ async fn the_response_can_only_reset_after_the_handler_has_settled() {
 }
 
 #[tokio::test]
-async fn the_receipt_can_only_reset_after_the_response_has_settled() {
+async fn after_the_response_has_settled_the_receipt_can_only_reset() {
     for (action, spent) in [
         (OnResponse::Keep, 1700),
         (OnResponse::Refund, 0),

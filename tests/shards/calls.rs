@@ -229,13 +229,13 @@ fn the_other_shard_is_tried_after_a_denial_in_shadow_mode() {
     for key in 0..50 {
         assert!(call(&limiter(), key).is_allowed());
         // The new limiter does not know which of the two shards is empty.
-        assert!(call(&limiter(), key).is_shadowed(), "the other shard has enough tokens");
+        assert!(call(&limiter(), key).is_shadowed(), "denied, although the other shard has enough tokens");
         assert!(!call(&limiter(), key).is_allowed());
     }
 }
 
 #[test]
-fn a_charge_without_shards_does_not_choose_the_shard_of_another_charge() {
+fn an_undivided_quota_does_not_determine_the_shard_of_a_divided_quota() {
     let user = Policy::new("user", Quota::per_hour(1000));
     let hot = Policy::new("hot", Quota::per_hour(10).shards(2));
     let (limiter, _clock) = limiter();

@@ -59,7 +59,7 @@ fn all_errors_in_shard_settings_are_reported_together() {
     for expected in [
         "policies.a.quota.shards: expected a whole number from 1 to 64, found the number 65",
         "rate is 3; every shard needs at least one token, so raise this value or use fewer shards",
-        "shards is 1, which differs from the first quota; quotas that apply together need the same number of shards",
+        "shards is 1, which differs from the first quota's; quotas that apply together need the same number of shards",
         "unknown word \"shard\"",
     ] {
         assert!(error.contains(expected), "{expected}\n\n{error}");

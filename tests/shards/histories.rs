@@ -73,9 +73,9 @@ impl Spending {
 
 impl QuotaSpending {
     /// Checks that the tokens that become due in an interval never exceed the capacity plus the refilled tokens. A
-    /// reservation counts when it becomes due, not when it is granted: until then, other shards may allow calls. For
-    /// windows, only intervals that start at the first due time are checked, because a reservation may use tokens from
-    /// several windows.
+    /// reservation counts when it becomes due, not when it is granted, because other shards may allow calls in between.
+    /// For windows, only intervals that start at the first due time are checked, because a reservation may use tokens
+    /// from several windows.
     fn check_bound(&mut self, quota: &Quota) {
         self.due.sort();
         let boundaries =
@@ -106,8 +106,8 @@ fn micros(quota: &Quota) -> u64 {
 pub(crate) fn ask(policy: &Policy, random: &mut Random) -> Ask {
     let quotas = policy.quotas();
     let reserves = quotas.iter().any(|quota| quota.get_max_reserved() != Some(0));
-    // Do not generate reservations above the capacity of a shard. They are due only when their last token is available,
-    // so `check_bound` does not apply to them.
+    // Do not generate reservations larger than the capacity of a shard. They are due only when their last token is
+    // available, so `check_bound` does not apply to them.
     let share = quotas.iter().map(|quota| quota.get_capacity() / quota.get_shards()).min().unwrap_or(1);
     let most = if random.below(3) == 0 { 40 } else { 4 };
     let ask = Ask::cost(random.below(if reserves { most.min(share + 1) } else { most }));
@@ -144,7 +144,7 @@ fn shards_never_admit_more_than_the_quota() {
     assert!(admitted > 300_000, "only {admitted} of 1,800,000 calls were admitted");
 }
 
-/// Returns the decisions of a call that may wait, even if it is denied.
+/// Makes a call that may wait. Returns the decisions, even if the call is denied.
 fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
     match now(async { Ok::<_, ()>(limiter.hold_all([charge]).await) }) {
         Ok(reservation) => reservation.into_receipt().decisions().clone(),

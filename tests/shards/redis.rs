@@ -103,7 +103,7 @@ async fn shards_use_all_nodes_of_a_cluster_and_an_allowed_call_takes_one_round_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn charges_with_the_same_number_of_shards_use_one_slot() {
+async fn policies_with_the_same_number_of_shards_use_the_same_slots() {
     static OTHER: Policy = Policy::new("other", Quota::fixed_window(6400, HOUR).shards(64));
     let cluster = Cluster::start();
     let limiter = RateLimiter::new(cluster.backend().await);

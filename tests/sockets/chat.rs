@@ -1,4 +1,4 @@
-//! A handwritten gRPC service, `test.Chat`, and its client. The service has one method of each kind and limits every
+//! A handwritten gRPC service, `test.Chat`, and its client. The service has one method of each kind and charges every
 //! message. The messages are raw bytes.
 
 use std::convert::Infallible;
@@ -137,7 +137,7 @@ impl Client {
         Client(tonic::client::Grpc::new(endpoint.connect().await.unwrap()))
     }
 
-    /// Calls a method whose streams, if any, have `count` messages. Returns the number received and the result.
+    /// Calls a method with `count` messages per stream. Returns the number of messages received and the result.
     pub(crate) async fn call(&mut self, method: &'static str, count: usize) -> (usize, Result<(), Status>) {
         self.0.ready().await.unwrap();
         let path = PathAndQuery::from_static(method);

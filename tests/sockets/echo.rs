@@ -90,7 +90,7 @@ pub(crate) async fn serve(layer: RateLimitLayer) -> (SocketAddr, Echo) {
     serve_with(layer.grpc()).await
 }
 
-/// Runs the service behind the unchanged `layer`.
+/// Like [`serve`], but does not call `grpc()` on the layer.
 pub(crate) async fn serve_with(layer: RateLimitLayer) -> (SocketAddr, Echo) {
     let (listener, address) = listen().await;
     let echo = Echo::default();

@@ -1,4 +1,4 @@
-//! Limits on the methods and messages of a tonic server, and errors as gRPC statuses.
+//! Limits on the methods and messages of a tonic server, and the conversion of errors to gRPC statuses.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ fn limits(limiter: &RateLimiter) -> RouteLimits {
         .limiter(limiter)
 }
 
-/// Calls a method until it is refused. Returns the code of the last allowed call, the number of allowed calls, and the
-/// policy that denied the next call.
+/// Calls a method until a call is denied. Returns the code of the last allowed call (`Unknown` if there was none), the
+/// number of allowed calls, and the name of the policy that denied the call.
 async fn until_refused(client: &mut Client, method: &'static str) -> (Code, usize, String) {
     let mut last = Code::Unknown;
     for admitted in 0..10 {

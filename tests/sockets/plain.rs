@@ -106,7 +106,7 @@ async fn custom_bodies_and_refusals_work_over_http_1_and_http_2() {
 
 #[tokio::test]
 async fn the_accept_loop_can_override_the_peer_address() {
-    // An accept loop can replace the socket's address, for example with the address in a PROXY protocol line.
+    // An accept loop can replace the socket's address, for example with the address in a PROXY protocol header.
     let address = serve(RateLimitLayer::new(TWO, key::client_ip()), |peer| {
         static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
         let last = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -187,7 +187,7 @@ async fn a_route_table_wrapping_a_plain_hyper_service_matches_by_path() {
         ("/files/a", r#""files";r=2;t=40"#),
         ("/files/pictures/a/b", r#""pictures";r=3;t=45"#),
         ("/files/pictures", r#""files";r=1;t=20"#),
-        // No table entry matches an empty wildcard or a percent-encoded path. Parameters match only in a router.
+        // Wildcards match one or more characters, paths are not decoded, and parameters match only in a router.
         ("/files/", r#""rest";r=8;t=54"#),
         ("/%77ords", r#""rest";r=7;t=47"#),
         ("/users/7", r#""rest";r=6;t=40"#),

@@ -1,4 +1,4 @@
-//! Decodes a `google.rpc.Status` with a `google.rpc.RetryInfo` from the protobuf wire format.
+//! A protobuf decoder for a `google.rpc.Status` that contains a `google.rpc.RetryInfo`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The wire format of refused gRPC requests: one header block that ends the stream.
+//! The wire format of gRPC refusals: one header block that ends the stream.
 
 use std::net::SocketAddr;
 use std::time::Duration;

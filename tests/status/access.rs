@@ -96,7 +96,7 @@ async fn anonymous_callers_read_their_shared_bucket() {
 }
 
 #[tokio::test]
-async fn forwarding_headers_do_not_change_the_address() {
+async fn forwarding_headers_do_not_change_the_client_address() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, key::client_ip()).limiter(&limiter);
     let app = Router::new()
@@ -126,7 +126,7 @@ async fn forwarding_headers_do_not_change_the_address() {
 }
 
 #[tokio::test]
-async fn only_the_of_any_caller_endpoint_lets_clients_choose_the_key() {
+async fn only_of_any_caller_lets_clients_choose_the_key() {
     let (limiter, _clock) = limiter();
     limiter.acquire(&API, "ada+x@example.com").cost(7).await.unwrap();
     limiter.acquire(&API, 42).cost(3).await.unwrap();

@@ -17,12 +17,12 @@ pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// Returns the user named in the `x-user` header, which replaces an authentication layer in these tests.
+/// Returns the user named in the `x-user` header, which stands in for authentication in these tests.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     Some(req.headers.get("x-user")?.to_str().ok()?.to_owned())
 }
 
-/// Sends a request without a body. `line` is its method and path, such as `"GET /rate-limit"`.
+/// Sends a request without a body. `line` is its method and path, such as `"GET /rate-limit"`; `lines` are its headers.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -90,7 +90,7 @@ impl ReportedLimit {
     pub(crate) fn read(json: &str) -> ReportedLimit {
         let field = |name: &str| {
             let rest = json.split_once(&format!("\"{name}\":"))?.1;
-            // Policy names in these tests contain no commas.
+            // The policy names that are read here contain neither `,` nor `}`.
             Some(rest.split([',', '}']).next().unwrap().to_owned())
         };
         let number = |name: &str| field(name).unwrap_or_else(|| panic!("no {name} in {json}")).parse::<f64>().unwrap();

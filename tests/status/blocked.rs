@@ -99,7 +99,7 @@ async fn reading_the_status_does_not_extend_a_block() {
 }
 
 #[tokio::test]
-async fn a_block_is_reported_only_for_the_policy_that_counted_the_denials() {
+async fn a_block_is_reported_only_for_the_policy_whose_denials_caused_it() {
     let clock = ManualClock::new();
     let backend = MemoryBackend::builder().clock(clock).build();
     let rules = AutoBlock::new([&API]).threshold(1).within(MINUTE).block_for(HOUR);

@@ -68,7 +68,7 @@ async fn a_backend_failure_returns_503_without_details() {
 }
 
 #[tokio::test]
-async fn the_status_matches_the_failure_mode() {
+async fn the_reported_limit_depends_on_the_failure_mode() {
     let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::Allow).build();
     let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
@@ -107,7 +107,7 @@ async fn a_request_without_a_key_is_refused_with_the_extractors_status() {
 }
 
 #[tokio::test]
-async fn the_refusal_handler_of_the_layer_applies() {
+async fn status_errors_use_the_layers_refusal_handler() {
     let limiter = RateLimiter::new(Broken);
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter).on_refusal(|refusal| {
         let mut response = Response::new(Bytes::from_static(b"one moment, please"));

@@ -24,7 +24,7 @@ async fn responses_are_json_and_must_not_be_stored() {
         assert_eq!(answer.headers["content-type"], "application/json");
         assert_eq!(answer.headers["cache-control"], "private, no-store");
         assert_eq!(answer.headers["content-length"], answer.body.len().to_string());
-        // There are no other headers: applications add CORS headers, and limits are reported only in the body.
+        // There are no other headers: CORS is left to the application, and limits are reported only in the body.
         assert_eq!(answer.headers.len(), 3, "{:?}", answer.headers);
         assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["now"].is_u64());
 
@@ -35,7 +35,7 @@ async fn responses_are_json_and_must_not_be_stored() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_and_spend_nothing() {
+async fn methods_other_than_get_and_head_are_refused_and_spend_nothing() {
     let (limiter, _clock) = limiter();
     let app =
         Router::new().route("/rate-limit", status::of(&limiter, &API, user)).route("/time", status::time(&limiter));

@@ -198,7 +198,7 @@ async fn limits_that_are_not_enforced_are_not_reported() {
         assert_eq!(answer == nothing, !refused, "{answer}");
         enforced += u32::from(refused);
     }
-    // The probability that 40 tosses of a fair coin give a number of heads outside this range is below 10^-8.
+    // The number of heads in 40 tosses of a fair coin is outside this range with a probability below 10^-8.
     assert!((3..=37).contains(&enforced), "the limit is enforced for {enforced} of 40 users");
 }
 

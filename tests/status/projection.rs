@@ -39,7 +39,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// A change to the row before the status is read.
+/// A change to the row, the clock or the quota before the status is read.
 #[derive(Clone, Debug)]
 enum Event {
     Spend(u64),
@@ -47,7 +47,7 @@ enum Event {
     /// Spends tokens and refunds them after a delay in microseconds.
     Refund(u64, u64),
     Advance(u64),
-    /// Sets the clock back by less time than a full refill takes, because rows further in the future are reset. Only
+    /// Sets the clock back by less time than a full refill takes, because rows further in the future may be reset. Only
     /// the first such event in a history takes effect.
     SetBack(u64),
     Change(u64),

@@ -21,7 +21,7 @@ pub struct Line {
 }
 
 impl Plot {
-    /// Returns the plot without empty lines, so that it can be embedded in Markdown. The y axis starts at 0, or is
+    /// Returns SVG text without blank lines, so that it can be embedded in Markdown. The y axis starts at 0, or is
     /// logarithmic if the values differ by a factor of more than 25.
     pub fn svg(&self) -> String {
         let values = || self.lines.iter().flat_map(|line| &line.values).copied();

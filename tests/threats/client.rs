@@ -23,7 +23,7 @@ pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE)
 /// The client address that the honest proxies in these tests report.
 pub(crate) const CLIENT: &str = "203.0.113.9";
 
-/// Creates a limiter with a manual clock. Also returns the clock and the backend, so that a test can count rows.
+/// Creates a limiter with a manual clock. Also returns the backend, so that a test can count rows, and the clock.
 pub(crate) fn limiter() -> (RateLimiter, Arc<MemoryBackend>, ManualClock) {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -120,7 +120,7 @@ pub(crate) async fn raw(port: u16, from: Ipv4Addr, line: &str, lines: &[String])
     let head = format!("{line} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{lines}\r\n");
     stream.write_all(head.as_bytes()).await.expect("failed to send the request");
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).await.expect("expected an answer");
+    stream.read_to_end(&mut bytes).await.expect("expected a response");
     let text = String::from_utf8(bytes).expect("expected text");
     let (head, body) = text.split_once("\r\n\r\n").expect("expected the head of a response");
     let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).expect("expected a status line");

@@ -1,4 +1,4 @@
-//! Threats 5 and 6: two callers with the same key, and keys that break a backend.
+//! Threats 5 and 6: two callers with the same key, and keys that inject commands into a backend.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use crate::client::{ONE, hello, limiter, request, send};
 
 const PEER: &str = "198.51.100.100";
 
-/// Text chosen by the client. An outer layer inserts it as an extension.
+/// Text chosen by the client. The tests insert it as an extension, as an outer layer would.
 #[derive(Clone)]
 struct User(String);
 
@@ -107,7 +107,7 @@ async fn t05_equal_values_of_different_types_have_different_keys() {
         .or(key::header("x-api-key"))
         .or(key::client_ip());
     let app = hello().layer(RateLimitLayer::new(ONE, by).limiter(&limiter().0));
-    // These keys have equal values of different types: an address, text, a number and bytes.
+    // These keys represent two values, the peer's address and 7, as an address, text, a number or bytes.
     assert_eq!(status(&app, &[]).await, 200);
     assert_eq!(status_of_user(&app, PEER).await, 200);
     assert_eq!(status_of_user(&app, "7").await, 200);

@@ -73,7 +73,7 @@ async fn quoted_values_and_encoded_names_of_a_cookie_share_a_bucket() {
 }
 
 #[tokio::test]
-async fn conflicting_or_empty_cookies_are_anonymous() {
+async fn requests_with_conflicting_or_empty_cookies_are_anonymous() {
     let by_session = key::cookie("session");
     for (line, value) in [
         ("session=a; session=%61", Some("a")),

@@ -1,4 +1,4 @@
-//! Threats 22 and 28: responses that reveal accounts or keys, and refusals that are stored by a cache.
+//! Threats 22 and 28: responses that reveal accounts, keys or backend errors, and refusals that a cache stores.
 
 use axum::Router;
 use axum::body::Bytes;

@@ -27,7 +27,7 @@ async fn t20_a_batch_is_charged_for_each_of_its_operations() {
     assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch must be allowed or denied as a whole");
     assert_eq!(ask(&app, "one\n".repeat(2)).await.status, 200);
     assert_eq!(ask(&app, "one\n".to_owned()).await.status, 429);
-    // A cost above the capacity can never be allowed, so the refusal has no `retry-after`.
+    // A cost above the capacity can never be granted, so the refusal has no `retry-after`.
     let never = ask(&app, "one\n".repeat(11)).await;
     assert_eq!((never.status, never.headers.get("retry-after")), (429, None));
 }
@@ -52,7 +52,7 @@ async fn t20_a_batch_can_be_charged_based_on_a_header_before_its_body_is_read() 
 #[tokio::test]
 async fn t20_messages_on_one_connection_are_limited_individually() {
     let (limiter, _backend, clock) = limiter();
-    // A WebSocket handler makes this call for each message.
+    // A WebSocket handler would call `try_limit` once for each message.
     let socket = Key::from(("socket", 7));
     let mut answered = 0;
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Checks that `list.txt` names existing tests and headings, and that `THREATS.md` was generated from it.
+//! Checks that the tests and headings in `list.txt` exist, and that `THREATS.md` was generated from the list.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,8 +112,8 @@ fn has_heading(doc: &str) -> bool {
     fs::read_to_string(root().join(page)).is_ok_and(|text| text.lines().any(|line| line == heading))
 }
 
-/// Returns whether the target has a test with this path. A test is a function in the module's file with an attribute
-/// such as `#[test]`.
+/// Returns whether the target has a test with this path. A test is a function with an attribute such as `#[test]` in
+/// the module's file.
 fn has_test(target: &str, path: &str) -> bool {
     if target == "client" {
         return has_client_test(path);

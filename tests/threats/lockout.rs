@@ -20,7 +20,7 @@ async fn t23_anyone_can_exhaust_a_key_that_anyone_can_name() {
 }
 
 #[tokio::test]
-async fn t23_an_attacker_exhausts_only_a_key_that_includes_their_address() {
+async fn t23_an_attacker_can_exhaust_only_keys_that_include_their_own_address() {
     let (limiter, _backend, _clock) = limiter();
     for _ in 0..6 {
         guess(&limiter, ("ada", EVE)).await;

@@ -1,6 +1,6 @@
-//! Tests that a rate limiter in front of a service withstands the known threats.
+//! Tests for the known threats to a rate limiter in front of a service.
 //!
-//! For example, tests whose names begin with `t05_` cover threat 5 in `list.txt`. The list also names tests in other
+//! Tests whose names begin with `t05_` cover threat 5 in `list.txt`, and so on. The list also names tests in other
 //! targets. `make threats` runs all listed tests and writes `THREATS.md`.
 
 #![cfg(feature = "axum")]

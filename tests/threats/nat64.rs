@@ -83,7 +83,7 @@ fn private_addresses_in_the_well_known_prefix_are_not_trusted() {
 }
 
 #[test]
-fn operator_prefixes_of_every_rfc_6052_length_are_mapped() {
+fn operator_prefixes_of_every_rfc_6052_length_are_supported() {
     // The examples in RFC 6052, section 2.4, embed 192.0.2.33 in each prefix.
     for (prefix, address) in [
         ("2001:db8::/32", "2001:db8:c000:221::"),
@@ -109,7 +109,7 @@ fn networks_that_can_never_match_behind_nat64_are_rejected() {
     for prefix in ["2001:db8::/33", "192.0.2.0/24", "2001:db8::1/96", "2001:db8::", "everything"] {
         assert!(error(client_ip().try_nat64([prefix])).contains("is not a NAT64 prefix"), "{prefix}");
     }
-    // The following networks contain all embedded IPv4 addresses.
+    // These networks cover all clients behind NAT64, but those clients are identified by their IPv4 addresses.
     for network in ["64:ff9b::/96", "64:ff9b::/64"] {
         assert!(error(client_ip().try_trust([network])).contains("IPv4"), "{network}");
         assert!(DenyRule::network(network).unwrap_err().to_string().contains("IPv4"), "{network}");

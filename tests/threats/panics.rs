@@ -44,7 +44,7 @@ async fn t30_a_panic_in_a_closure_does_not_affect_other_requests() {
             }),
         ),
         (
-            "key, later",
+            "asynchronous key",
             RateLimitLayer::new(THREE, |req: &Parts| {
                 let req = req.clone();
                 Extraction::later(async move {
@@ -54,7 +54,7 @@ async fn t30_a_panic_in_a_closure_does_not_affect_other_requests() {
                 })
             }),
         ),
-        ("key of an extractor", {
+        ("axum extractor", {
             let extractor = key::from_extractor((), |headers: axum::http::HeaderMap| {
                 assert!(!headers.contains_key("x-boom"), "panic requested by the test");
                 7

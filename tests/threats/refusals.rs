@@ -98,7 +98,7 @@ fn t27_only_the_tracing_observer_writes_to_a_log() {
         for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
             // The tracing observer is opt-in and samples its events (`tests/observe/sampling.rs`).
             let is_observer = path.starts_with(source.join("observe")) && line.contains("tracing::");
-            // The models in `proof/` and the lease simulation may print.
+            // The model runner for `proof/` and the lease simulation may print.
             let is_model =
                 path == source.join("sync/model.rs") || path.starts_with(source.join("limiter/leases/tests"));
             if writes(line) && !is_observer && !is_model {

@@ -55,7 +55,7 @@ async fn ask(app: &Router, cost: u64) -> Answer {
     send(app, request("::1", &[("x-cost", cost.to_string())])).await
 }
 
-/// Returns the largest `t` in `RateLimit`, which is the wait in whole seconds without jitter.
+/// Returns the wait without jitter, in whole seconds: the largest `t` in `RateLimit`.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
         let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("expected a `t` parameter");

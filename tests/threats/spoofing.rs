@@ -39,7 +39,7 @@ const SPOOFS: [Spoof; 17] = [
     ),
     ("two lines", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}"), ("x-forwarded-for", CLIENT)]),
     (
-        "Forwarded read from the left",
+        "the leftmost element of Forwarded",
         || behind_proxies().from_forwarded(),
         PROXY,
         &[("forwarded", "for=6.6.6.{}, for=203.0.113.9")],

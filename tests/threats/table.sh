@@ -32,7 +32,7 @@ for file in "${files[@]}"; do
     (cd client && node --test --test-reporter=tap "build/tests/$file.test.js") | sed -n "s/^ok [0-9]* - /client $file /p"
 done | grep -Fxf "$list" >"$log/passed"
 
-# Append "target name" to the log for each test that passed.
+# Append "target name" to "$log/passed" for each test that passed.
 for file in "$log"/out/*; do
     awk -v target="$(basename "$file")" '$1 == "test" && $NF == "ok" { print target, $2 }' "$file"
 done >>"$log/passed"

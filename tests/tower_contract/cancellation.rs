@@ -39,8 +39,8 @@ async fn a_response_dropped_at_any_await_point_leaks_no_permit() {
             let permits = Arc::new(Semaphore::new(1));
             let limited = ConcurrencyLimit::with_semaphore(ContractService::default(), Arc::clone(&permits));
             let mut service = layer.clone().limiter(&limiter).layer(limited);
-            // Each pass sends one request to each path. The first pass uses up the limits, so the second pass is
-            // refused.
+            // Each pass sends one request to each path. The first pass uses up the limits, so requests in the second
+            // pass are refused.
             for pass in 0..2 {
                 let mut polls = 0;
                 while !poll_and_drop(&mut service, &format!("/{polls}"), polls).await {

@@ -12,7 +12,7 @@ use crate::contract_service::ContractService;
 const ONE: Policy = Policy::new("one", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn a_backend_error_in_shadow_mode_refuses_no_request() {
+async fn requests_are_not_refused_in_shadow_mode_if_the_backend_fails() {
     for immediate in [true, false] {
         let limiter = RateLimiter::new(Broken { immediate });
         let layer = RateLimitLayer::new(ONE, key::global()).limiter(&limiter);
@@ -24,7 +24,7 @@ async fn a_backend_error_in_shadow_mode_refuses_no_request() {
 }
 
 #[tokio::test]
-async fn a_key_error_in_shadow_mode_refuses_no_request() {
+async fn requests_are_not_refused_in_shadow_mode_if_the_key_extractor_fails() {
     let layer = RateLimitLayer::new(ONE, key::client_ip());
     assert_eq!(status(&layer).await, 500);
     assert_eq!(status(&layer.shadow()).await, 200);

@@ -1,4 +1,4 @@
-//! Clones of the service and of the layer share a limiter, and a program can name the types of both.
+//! Clones of the service and of the layer share a limiter. The types of the service and the layer can be named.
 
 use bytes::Bytes;
 use http::Request;

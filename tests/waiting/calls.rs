@@ -106,7 +106,7 @@ async fn a_check_reports_the_same_state_for_every_cost() {
         let baseline = limiter.try_acquire(policy, "ada").cost(0).check().await.unwrap();
         for (cost, allowed) in [(1, true), (3, true), (4, false), (6, false)] {
             let check = limiter.try_acquire(policy, "ada").cost(cost).check().await.unwrap();
-            assert_eq!((check.remaining(), check.is_allowed()), (3, allowed), "{cost} of {:?}", policy.name());
+            assert_eq!((check.remaining(), check.is_allowed()), (3, allowed), "cost {cost} under {:?}", policy.name());
             assert_eq!(check.reset(), baseline.reset());
             if allowed {
                 assert_eq!(check.window(), baseline.window());

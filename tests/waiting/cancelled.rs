@@ -1,4 +1,4 @@
-//! Clients disconnect while their requests are waiting. Later requests take over their reservations.
+//! Clients disconnect while their requests are waiting. Later requests take over the canceled reservations.
 
 use std::time::Duration;
 

@@ -61,7 +61,7 @@ async fn a_client_layer_sends_requests_at_the_configured_rate() {
 }
 
 #[tokio::test]
-async fn is_refusal_distinguishes_a_429_by_the_layer_from_a_429_by_the_server() {
+async fn is_refusal_is_true_for_a_429_from_the_layer_but_not_from_the_server() {
     const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE).max_reserved(3));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();

@@ -27,8 +27,8 @@ use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// The times of the polls after the decision: some before the due time, some after it, and some after the inner service
-/// is ready.
+/// The times of the polls from the decision on: some before the due time, some after it, and some after the inner
+/// service is ready.
 const POLLS: [Duration; 11] = [
     ms(0),
     ms(40),
@@ -48,7 +48,7 @@ const READY: usize = 5;
 /// The state in which a future was dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reached {
-    /// The backend has not yet decided, so nothing can be refunded.
+    /// The limiter has not yet received the decision, so it cannot refund the charge.
     Deciding,
     Waiting,
     Continued,
@@ -89,7 +89,7 @@ impl Trial {
     }
 }
 
-/// Returns the times of the first `polls` polls. The backend decides during the first `polls_to_decide` polls.
+/// Returns the times of the first `polls` polls. The decision is pending during the first `polls_to_decide` of them.
 fn instants(polls_to_decide: usize, polls: usize) -> Vec<Duration> {
     std::iter::repeat_n(Duration::ZERO, polls_to_decide).chain(POLLS).take(polls).collect()
 }
@@ -171,10 +171,10 @@ async fn a_dropped_waiting_call_leaks_no_waiter_or_reservation() {
             let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move { drop(call.await.unwrap()) });
             let done = trial.poll(&mut call, &instants(polls_to_decide, polls), |_| {});
-            // The fourth poll after the decision is at the call's due time.
+            // The poll at `POLLS[3]`, which is the call's due time, completes the call.
             assert_eq!(done, polls == polls_to_decide + 4);
             drop(call);
-            let context = format!("{polls_to_decide} polls to decide, dropped after {polls}");
+            let context = format!("{polls_to_decide} polls to decide, dropped after {polls} polls");
             trial.check(reached(polls_to_decide, polls, done), &context).await;
         }
     }
@@ -191,7 +191,7 @@ async fn a_reservation_dropped_while_waiting_is_refunded() {
             let done = trial.poll(&mut call, &instants(polls_to_decide, polls), |_| {});
             assert_eq!(done, polls == polls_to_decide + 4);
             drop(call);
-            let context = format!("{polls_to_decide} polls to decide, dropped after {polls}");
+            let context = format!("{polls_to_decide} polls to decide, dropped after {polls} polls");
             trial.check(reached(polls_to_decide, polls, done), &context).await;
         }
     }

@@ -90,8 +90,8 @@ async fn a_large_request_among_small_requests_continues_when_it_is_due() {
     let layer = RateLimitLayer::new(PAGES, key::global()).limiter(&queue.limiter).wait_up_to(MINUTE);
     let service =
         layer.cost(|req: &http::request::Parts| if number(req) == 1000 { 50 } else { 1 }).layer(queue.inner());
-    // Requests arrive at twice the refill rate: 100 at the start, then two per refilled token. Request 1000 is the
-    // large request.
+    // 100 small requests arrive at the start, followed by the large request, number 1000. Then two small requests
+    // arrive per refilled token.
     let mut answers: Vec<_> = (0..100).map(|number| send(&service, number)).collect();
     answers.push(send(&service, 1000));
     queue.at(Duration::ZERO).await;

@@ -183,7 +183,7 @@ async fn a_reservation_that_waits_for_a_pause_to_end_is_charged_once() {
     assert!(matches!(reservation.wait().await, Err(LimitError::Denied(_))));
 }
 
-/// Regression test: at the end of the pause, the call was charged to the row from before the reset.
+/// Regression test: at the end of the pause, the call was charged to the old row.
 #[tokio::test]
 async fn a_call_held_during_a_policy_reset_is_charged_to_the_new_row() {
     let queue = Queue::new();

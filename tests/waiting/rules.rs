@@ -70,7 +70,7 @@ async fn a_request_due_after_its_maximum_wait_is_refused_immediately() {
     assert_eq!(queue.limiter.waiting(), 20);
     let refused = immediate_response(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
-    // A request made 0.1 s later would be allowed to wait. The header rounds this time up to one second.
+    // A request made 0.1 s later would be allowed to wait. The header rounds the 0.1 s up to one second.
     assert_eq!(refused.headers()["retry-after"], "1");
     assert_eq!(queue.limiter.waiting(), 20);
     queue.at(ms(100)).await;
@@ -120,7 +120,7 @@ async fn shadow_mode_never_waits() {
 }
 
 #[test]
-fn building_a_layer_that_can_never_wait_panics() {
+fn wait_up_to_panics_if_no_rule_allows_reservations() {
     let message = catch_unwind(|| RateLimitLayer::new(BUDGET, key::global()).wait_up_to(SECOND)).unwrap_err();
     let message = message.downcast_ref::<String>().unwrap();
     for part in ["budget", ".max_reserved(tokens)", ".unlimited_reservations()"] {

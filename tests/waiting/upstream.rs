@@ -1,5 +1,5 @@
-//! Layers that wrap a real HTTP client, tested in real time. Some servers enforce a limit. Another server responds with
-//! 429 once.
+//! Layers that wrap a real HTTP client, tested in real time. In most tests, the servers enforce a limit. In one, a
+//! server responds with 429 once.
 
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,7 @@ async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: 
             return;
         }
         seen.push(refused);
-        eprintln!("refused (by the servers, by the layer): {refused:?}; trying again");
+        eprintln!("unexpected refusals (by the servers, by the layer): {refused:?}");
     }
     panic!("{quota:?}: unexpected refusals (by the servers, by the layer) in all runs: {seen:?}");
 }

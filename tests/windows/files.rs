@@ -10,7 +10,7 @@ fn read(text: &str) -> Result<Config, ConfigError> {
 }
 
 #[test]
-fn quotas_are_one_string_or_a_list() {
+fn quotas_can_be_written_as_a_string_or_a_list() {
     for quota in [r#""10/s; 1000/d fixed""#, r#"["10/s", { algorithm = "fixed_window", rate = 1000, period = "1 d" }]"#]
     {
         let text = format!("[policies.api]\nquota = {quota}\ntiers = {{ pro = [\"50/s\", \"20000/d fixed\"] }}");

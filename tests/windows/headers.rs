@@ -20,7 +20,7 @@ async fn each_quota_has_an_item_named_after_its_period() {
     assert_eq!(answer.policies(), [("api;1s".to_owned(), 2, 1), ("api;1d".to_owned(), 3, 86_400)]);
     let limits = answer.limits();
     assert_eq!((&limits[0], &limits[1].0, limits[1].1), (&("api;1s".to_owned(), 1, Some(1)), &"api;1d".to_owned(), 2));
-    // A denial shows only the quotas that deny the request. `Retry-After` is the longest of their waits.
+    // On a denial, `RateLimit` lists only the violated quotas. `Retry-After` is the longest of their waits.
     client.get().await;
     let denied = client.get().await;
     assert_eq!((denied.status, denied.retry_after()), (429, Some(1)));

@@ -124,7 +124,7 @@ fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
     use std::task::{Context, Poll, Waker};
     let Poll::Ready(answer) = pin!(limiter.hold_all([charge])).as_mut().poll(&mut Context::from_waker(Waker::noop()))
     else {
-        panic!("the result of the memory backend is not ready")
+        panic!("the memory backend's future is not ready")
     };
     match answer {
         Ok(reservation) => reservation.into_receipt().decisions().clone(),

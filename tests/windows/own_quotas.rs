@@ -1,4 +1,4 @@
-//! Quotas that are passed with the subject of a call, for example from a database row.
+//! Quotas that are passed with the subject of a call, for example quotas read from a database.
 
 use axum::http::request::Parts;
 use tollgate::key::KeyExtractor;

@@ -109,7 +109,7 @@ async fn the_longest_window_determines_when_a_row_expires() {
             list.iter().map(|quota| if quota.period() == tollgate::SECOND { Quota::per_second(600) } else { *quota });
         let other = other.map(Quotas::from).reduce(|list, next| list.and(next[0])).unwrap();
         limiter.limit(&policy, Subject::new("ada").quota(other)).await.unwrap();
-        assert!(hours_left() >= 11, "{name}: changing the other quota shortened the expiry");
+        assert!(hours_left() >= 11, "{name}: changing the per-second quota shortened the expiry");
         assert_eq!(limiter.snapshots(&policy, "ada").await.unwrap().len(), 2);
     }
 }

@@ -75,7 +75,7 @@ impl Limited {
                 let name = if key["text"].is_null() { &key["key"] } else { &key["text"] };
                 let now = match key["allowed"] == true {
                     true => "allowed now".to_owned(),
-                    false => format!("{}, free in {}", text(&key["reason"]), duration(&key["retry_after_ms"])),
+                    false => format!("{}, allowed in {}", text(&key["reason"]), duration(&key["retry_after_ms"])),
                 };
                 _ = writeln!(out, "{} under {}: {} refused, {now}", text(name), text(&key["policy"]), key["refused"]);
             }

@@ -165,7 +165,7 @@ fn policies(random: &mut Random) -> Vec<Policy> {
     policies
 }
 
-/// Returns a quota that has as many shards as the quotas of `like`, or a random number of shards if `like` is `None`.
+/// Returns a quota with the same number of shards as each quota of `like`, or a random number if `like` is `None`.
 fn divided(random: &mut Random, like: Option<&Policy>) -> Quota {
     let shards = like.map_or([1, 2, 7, 64][random.below(4) as usize], |policy| policy.quotas()[0].get_shards());
     loop {
@@ -177,7 +177,7 @@ fn divided(random: &mut Random, like: Option<&Policy>) -> Quota {
     }
 }
 
-/// Returns a policy with the same name and different quotas, some of which have the same periods as before.
+/// Returns a policy with the same name and different quotas. Some of these quotas keep their algorithm and period.
 fn changed(random: &mut Random, policy: &Policy) -> Option<Policy> {
     let shards = policy.quotas()[0].get_shards();
     let mut quotas: Option<Quotas> = None;
@@ -195,8 +195,8 @@ fn changed(random: &mut Random, policy: &Policy) -> Option<Policy> {
     Policy::try_new(policy.name().to_string(), quotas?).ok()
 }
 
-/// Returns the instant of the next decision: `now`, a random later instant, the retry time or due time, or one
-/// microsecond before the retry time or due time.
+/// Returns the instant of the next decision: the end of the wait in `decisions`, one microsecond before that, a random
+/// later instant, or `now`.
 fn later(random: &mut Random, quota: &Quota, now: Micros, decisions: &Decisions) -> Micros {
     let wait = if decisions.is_allowed() { Some(decisions.delay()) } else { decisions.retry_after() };
     let wait = wait.map_or(0, |wait| wait.as_micros() as u64);

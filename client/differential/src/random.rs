@@ -109,8 +109,8 @@ pub fn instant(random: &mut Random) -> Micros {
     }
 }
 
-/// Returns the instant of the next decision: the retry time or due time of `step`, one microsecond before that time, or
-/// another random instant.
+/// Returns the instant of the next decision: the end of the wait in `step`, one microsecond before that, a random
+/// earlier or later instant, or `now`.
 pub fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros {
     if let Verdict::Deny { retry: Some(time) } | Verdict::Reserve { wait: time } = step.verdict {
         let time = time.as_micros() as u64;
@@ -181,7 +181,7 @@ impl Random {
         ((self.bits() | 1 << 63) >> shift).clamp(1, most)
     }
 
-    /// Returns a number close to `number`, a fraction of `number`, or a small multiple of `number`.
+    /// Returns a number within 2 of `number`, below `number`, or below four times `number`.
     pub fn near(&mut self, number: u64) -> u64 {
         match self.below(4) {
             0 => number.saturating_sub(self.below(3)),

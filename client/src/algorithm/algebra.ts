@@ -38,10 +38,7 @@ export interface Algebra {
   when(row: Row, level: number): number;
 }
 
-/**
- * 2^53 - 1, the largest value up to which doubles represent every integer. This is the last instant (in the year 2255)
- * and the largest number of spent tokens.
- */
+/** The last instant (in the year 2255) and the largest number of spent tokens: 2^53 - 1. */
 export const LAST = Number.MAX_SAFE_INTEGER;
 
 export const ALREADY = -1;

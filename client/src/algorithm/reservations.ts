@@ -13,8 +13,8 @@ export interface Reservations {
   /** Returns the due time of a reservation for `cost` tokens that is made at `now`. */
   due(row: Row, now: number, cost: number): number;
   /**
-   * Returns when a reservation for `cost` tokens that is denied at `now` would be granted. A foreign row must be passed
-   * as it was read, not rolled.
+   * Returns the first instant at which a reservation for `cost` tokens would be granted, if it is denied at `now`. A
+   * foreign row must be passed as it was read, not rolled.
    */
   retryAt(row: Row, now: number, cost: number): number;
 }
@@ -69,8 +69,8 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
       return Infinity;
     }
     const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
-    // At `clear`, all debt is repaid. Even so, a request that costs more than the capacity may have to wait too long.
-    // For a bucket, this wait never changes. For a window, it becomes shorter toward the end of the window.
+    // At `clear`, all debt is repaid. Even so, a request that costs more than the capacity may have to wait longer than
+    // `maxWait`. For a bucket, this wait never changes. For a window, it becomes shorter toward the end of the window.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {
       return at;
@@ -83,5 +83,5 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
   return { due, retryAt };
 }
 
-/** The largest count that a double represents exactly, minus the largest cost. */
+/** The largest number of tokens that can be spent with unlimited reservations: `LAST` minus the largest cost. */
 const CEILING_WITHOUT_BOUND = LAST - 999_999_999_999_999;

@@ -15,7 +15,7 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
   const { index, begin, offset } = windowsOf(config);
 
   /** Returns what the previous window's `count` contributes, `elapsed` microseconds into this window. */
-  // Without the minimum, the quotient could exceed `count` at the start of a window, because it is rounded twice.
+  // Without `Math.min`, the quotient could exceed `count` at the start of a window, because it is rounded twice.
   const weighted = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
   /**
    * Returns what the previous window's count contributes at `now`. If the row is ahead of the clock, `now` is treated

@@ -4,8 +4,9 @@ import { ALREADY, tighten, type Algebra } from './algebra.js';
 
 /**
  * The token bucket, in which spent tokens are repaid smoothly. If `rate / period` is `n / d` in lowest terms, `n`
- * tokens are repaid in `d` microseconds, which are called a grain. `ts` advances only by whole grains, so stored counts
- * stay whole. Only repayments within the current grain are computed in floating point.
+ * tokens are repaid every `d` microseconds. These `d` microseconds are called a grain. Until the debt is repaid, `ts`
+ * advances only by whole grains, so stored counts stay whole. Only repayments within the current grain are computed in
+ * floating point.
  */
 export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
   const common = greatestCommonDivisor(rate, period);

@@ -7,7 +7,7 @@ export interface Windows {
   index(now: number): number;
   /** Returns the instant `offset` microseconds into window `index`, but never an instant before the epoch. */
   begin(index: number, offset?: number): number;
-  /** Returns the number of microseconds from the start of the window that contains `now` to `now`. */
+  /** Returns the offset of `now` from the start of its window, in microseconds. */
   offset(now: number): number;
 }
 

@@ -79,7 +79,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(renders, 0);
   });
 
-  await t.test('a new count has its own status', async (t) => {
+  await t.test('changing `count` updates the status', async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = snapshot({ spent: 8 });
     await page.show(<Send source={w.store} count={1} />);

@@ -4,7 +4,8 @@ use tollgate::{Charge, DAY, LimitError, Policy, Quota, RateLimiter, SECOND};
 
 static BURST: Policy = Policy::new("burst", Quota::token_bucket(10, SECOND));
 static DAILY: Policy = Policy::new("daily", Quota::token_bucket(1000, DAY));
-/// The API allows ten requests per second. Nine without bursts leave a margin for late timers and network delays.
+/// The API allows ten requests per second. A rate of nine without bursts leaves a margin for late timers and network
+/// delays.
 static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(9, SECOND).capacity(1).max_reserved(100));
 
 pub struct Limits {

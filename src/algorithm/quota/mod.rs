@@ -159,9 +159,9 @@ impl Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// Creates a sliding window, which limits the tokens spent in the last `period` to `limit`. This number is
-    /// estimated as if the previous window's tokens had been spent evenly. Windows are aligned to UTC unless
-    /// [`start`](Quota::start) is set.
+    /// Creates a sliding window, which limits the tokens spent in the last `period` to `limit`. The spent tokens are
+    /// estimated on the assumption that the previous window's tokens were spent at an even rate. Windows are aligned to
+    /// UTC unless [`start`](Quota::start) is set.
     ///
     /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary. It
     /// can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a window; see [the worst
@@ -226,7 +226,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets how many tokens beyond the capacity all callers waiting for a key may reserve in total. The default is 0.
+    /// Sets how many tokens beyond the capacity a key's waiting callers may reserve in total. The default is 0.
     ///
     /// # Panics
     /// Panics if `tokens` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if the
@@ -385,7 +385,7 @@ impl Quota {
         self.period
     }
 
-    /// Returns a number of tokens and how many microseconds it takes to refill them, in lowest terms for a bucket.
+    /// Returns the rate as a number of tokens and a number of microseconds, in lowest terms for a bucket.
     #[cfg(feature = "redis")]
     pub(crate) const fn pace(&self) -> (u64, u64) {
         match self.algorithm {
@@ -411,8 +411,8 @@ impl Quota {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
-    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst plus the refill,
-    /// which is almost twice `tokens`. For a hard limit, see [a strict limit](crate::docs::choosing#a-strict-limit).
+    /// Creates a token bucket of `tokens` per second. In one second, a key can spend almost twice `tokens`: a full
+    /// burst plus the refill. For a hard limit, see [a strict limit](crate::docs::choosing#a-strict-limit).
     ///
     /// # Panics
     /// Panics in the same cases as [`Quota::token_bucket`].

@@ -7,7 +7,8 @@ use crate::algorithm::{Ask, LeaseReport, MINUTE, Outstanding, Quota, SECOND, Sta
 use crate::backend::{Backend, LeaseRequest, RowId, Take};
 use crate::policy::{Key, PolicyName, Secret};
 
-/// Tests that the backend's leases, reports and charges match the [`algorithm`](crate::algorithm), if it supports leases.
+/// Tests that the backend grants leases, applies reports and decides charges as the [`algorithm`](crate::algorithm)
+/// module does. Does nothing if the backend does not support leases.
 pub async fn leases_follow_the_algorithm(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let Some(leases) = backend.lease_backend() else { return };
     let quotas = [

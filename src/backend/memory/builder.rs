@@ -38,8 +38,9 @@ impl MemoryBackendBuilder {
         self
     }
 
-    /// Sets the secret from which key hashes and row positions are derived. By default, both are random. Rows can be
-    /// [saved](crate::RateLimiter::save) only if a secret is set, and loaded only with the same secret.
+    /// Sets the secret from which key hashes and row positions are derived. By default, they are derived from random
+    /// numbers. Rows can be [saved](crate::RateLimiter::save) only if a secret is set, and loaded only with the same
+    /// secret.
     ///
     /// Use 16 random bytes, and store them like a password: clients that know them can displace the rows of other keys.
     #[must_use]

@@ -91,7 +91,7 @@ impl<'a> LockedCall<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (index, row) in rows.iter().enumerate() {
-                // Tiers share a row. Its stamp identifies the quota of the last charge with a nonzero cost.
+                // A policy's tiers share a row. Its stamp identifies the quota of the last charge with a nonzero cost.
                 let wrote = |line: &&Line<'_>| line.row == index && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
                     self.store(row, last.quota, now);

@@ -85,9 +85,9 @@ impl Ledger {
 /// Chooses which row of a sample to evict in favor of a new row.
 ///
 /// Prefers rows of policies with significantly more rows than the new row's policy. If there are none, chooses a row
-/// that denies nothing and whose policy has at least as many rows as the new row's. A row is *senior* if its policy had
-/// few rows when the row was added. Senior rows are evicted last, and never while they deny something and their policy
-/// has many rows.
+/// that denies nothing and whose policy has at least as many rows as the new row's policy. A row is *senior* if its
+/// policy had few rows when the row was added. Senior rows are evicted last, and never while they deny something and
+/// their policy has many rows.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,
@@ -142,7 +142,7 @@ fn least(best: &mut Option<(Rank, RowKey)>, rank: Rank, key: RowKey) {
 
 /// New rows of a policy are senior while the policy's rows take up less than `1 / SENIOR_SHARE` of a shard.
 const SENIOR_SHARE: usize = 16;
-/// The number of overflow rows per policy and shard.
+/// The number of overflow rows per shard, policy and window.
 const OVERFLOW_ROWS: u8 = 16;
 /// The maximum number of policies per shard that have their own overflow rows.
 const MAX_OVERFLOW_POLICIES: usize = 16;

@@ -1,4 +1,4 @@
-//! The map of rows. Only this module uses the `raw-api` of [`DashMap`].
+//! The map of rows. Only this module uses [`DashMap`]'s `raw-api` feature.
 
 use dashmap::{DashMap, RwLockWriteGuard, SharedValue};
 use hashbrown::raw::RawTable;
@@ -71,7 +71,7 @@ impl Rows<'_> {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // A lookup examines those rows in a group that have the hash's tag. Together, the tags cover every row.
+        // A lookup examines only the rows in the group whose tag matches the hash. Together, the tags cover every row.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {
@@ -84,7 +84,7 @@ impl Rows<'_> {
 
 /// The maximum number of slots that hashbrown compares at once.
 const GROUP: usize = 16;
-/// The number of tags that a [`RowKey`] can have, which is a quarter of the 128 tags.
+/// The number of tags that a [`RowKey`] can have: a quarter of hashbrown's 128.
 const TAGS: u32 = 32;
 const QUARTERS: u32 = 4;
 

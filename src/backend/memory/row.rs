@@ -130,7 +130,7 @@ impl Row {
     }
 }
 
-/// The saved form omits the seniority, which depends on the table that loads the row.
+/// The saved form omits the senior bit, which depends on the table that loads the row.
 impl Row {
     pub(super) const BYTES: usize = 28;
 
@@ -153,7 +153,7 @@ impl Row {
         (is_possible && !row.is_senior()).then_some(row)
     }
 
-    /// Returns the row with another state. The fraction of its time during which it denies charges stays the same.
+    /// Returns the row with another state. The fraction of its lifetime during which it denies charges stays the same.
     pub(super) fn rewritten(mut self, state: &State, has_carry: bool) -> Row {
         self.store(state, self.packed & DENIAL_MASK);
         self.set_carry(has_carry);

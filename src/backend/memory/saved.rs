@@ -36,7 +36,7 @@ pub(super) fn save(table: &Table, now: Micros) -> SavedRows {
 /// Adds the rows to a table whose clock shows `now`. Changes nothing if any of the bytes are invalid.
 pub(super) fn load(table: &Table, now: Micros, bytes: &[u8]) -> Result<LoadedRows, Error> {
     let invalid = |what: &str| {
-        let message = format!("the saved rows are invalid: {what}; save them again, with this version of the crate");
+        let message = format!("the saved rows are invalid: {what}; save them again with this version of the crate");
         Error::new(ErrorKind::Protocol, message)
     };
     let mut reader = ByteReader::new(bytes);
@@ -45,13 +45,13 @@ pub(super) fn load(table: &Table, now: Micros, bytes: &[u8]) -> Result<LoadedRow
         Some(other) => return Err(invalid(&format!("expected version {VERSION}, found {other}"))),
         None => return Err(invalid("the version is missing")),
     }
-    let (saved_at, names) = head(&mut reader).ok_or_else(|| invalid("the names of the policies are incomplete"))?;
+    let (saved_at, names) = head(&mut reader).ok_or_else(|| invalid("the time or the policy names are malformed"))?;
     let rows = reader.rest();
     if rows.len() % ROW_BYTES != 0 {
         return Err(invalid("the last row is incomplete"));
     }
     if let Some(position) = saved_rows(rows).position(|row| row.is_none()) {
-        return Err(invalid(&format!("row {position} contains impossible numbers")));
+        return Err(invalid(&format!("row {position} contains invalid values")));
     }
     names.into_iter().for_each(|(number, name)| table.remember_name(number, &name));
     if now < saved_at {
@@ -72,7 +72,7 @@ fn head(reader: &mut ByteReader<'_>) -> Option<(Micros, Vec<(u32, PolicyName)>)>
     Some((saved_at, names))
 }
 
-/// Yields `None` for each row with impossible numbers.
+/// Yields `None` for each row with invalid values.
 fn saved_rows(bytes: &[u8]) -> impl Iterator<Item = Option<(RowKey, Row)>> {
     bytes.chunks_exact(ROW_BYTES).map(|bytes| {
         let mut reader = ByteReader::new(bytes);
@@ -84,7 +84,8 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     let mut counts = LoadedRows::default();
     for (key, row) in rows {
         let mut shard = table.lock(table.shard_of(key));
-        // Carry rows come after the main rows. A carry row without its main row is useless: receipts cannot be saved.
+        // Carry rows come after the main rows. Without its main row, a carry row is needed only for refunds of earlier
+        // charges, whose receipts cannot be saved.
         let is_alone = key.is_carry() && !shard.rows.get(key.row()).is_some_and(|row| row.has_carry());
         if row.is_expired(now) || is_alone {
             counts.expired += 1;

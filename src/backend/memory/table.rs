@@ -239,5 +239,5 @@ const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
 /// The number of samples to take from a full shard. Each sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
-/// The minimum number of rows to sample. In a small shard, a sample may consist of a single row that must stay.
+/// The minimum number of rows to sample. In a small shard, a sample may consist of a single row that cannot be evicted.
 const MIN_SAMPLED_ROWS: u32 = 8;

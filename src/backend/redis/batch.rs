@@ -26,7 +26,7 @@ pub(super) struct Operation {
 pub(super) struct Outcome {
     /// The steps of a decision.
     pub(super) steps: Steps,
-    /// Whether a settlement took effect, or a reset found a row.
+    /// Whether a settlement took effect, a reset found a row, or a lease was granted.
     pub(super) took_effect: bool,
     pub(super) lease: Option<Lease>,
 }
@@ -79,7 +79,7 @@ impl Action {
         }
     }
 
-    /// Returns whether both actions acquire the same takes, possibly on different rows.
+    /// Returns whether both actions are acquires with equal takes, possibly on different rows.
     fn has_equal_takes(&self, other: &Action) -> bool {
         let (Action::Decide { takes, store: true, .. }, Action::Decide { takes: others, store: true, .. }) =
             (self, other)
@@ -166,7 +166,7 @@ impl Batch {
     pub(super) fn complete(self, reply: &[u8]) {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len(), self.windows) else {
             let message = format!(
-                "expected a reply to {} operations on {} rows, found {} bytes that are not such a reply; check that the \
+                "expected a reply to {} operations on {} rows, found an invalid reply of {} bytes; check that the \
                  address belongs to a Redis server",
                 self.operations.len(),
                 self.rows.len(),
@@ -194,7 +194,8 @@ impl Batch {
     }
 }
 
-/// Computes waits, retry times and new states by repeating the script's operation. Fails if the decisions differ.
+/// Computes waits, retry times and new states by repeating the script's operation. Fails if the script decided
+/// differently.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, windows, outstanding, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect, lease: mut leased } = Outcome::default();
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
         assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 1], quota, 1)]).len(), 2 * (one + LINE));
         assert_eq!(sent(&[(&[0, 0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * (one + LINE));
-        // Takes are not grouped if another operation arrives between them.
+        // Acquires are not grouped if another operation arrives between them.
         let all = vec![
             decide(&[0], quota, 1, true),
             operation(Action::Reset { row: row(8) }),

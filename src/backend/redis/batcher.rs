@@ -157,7 +157,8 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // The worker that locked a row sends the operations that wait for it. Later operations start a new worker.
+            // The worker that locked a row also sends the operations that wait for that row. Later operations start a
+            // new worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);
@@ -221,7 +222,8 @@ impl Batcher {
         self.breaker(slot).trip(reason, Instant::now());
     }
 
-    /// Returns whether a cluster redirected the call. If redirections never end, the slot's old node is gone.
+    /// Returns whether a cluster redirected the call. If the last retry is also redirected, the slot's old node is
+    /// gone.
     fn is_cluster_redirection(&self, error: &RedisError) -> bool {
         is_redirection(error) && self.link.has_slots()
     }
@@ -314,7 +316,7 @@ impl Worker {
         let mut has_sent = false;
         loop {
             if !has_sent && self.batcher.has_calls_in_flight(self.slot) {
-                // If both workers sent their calls at the same time, the server would be idle after its replies.
+                // If both workers sent their calls at the same time, the server would be idle after both replies.
                 yield_now().await;
                 yield_now().await;
             }

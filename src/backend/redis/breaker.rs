@@ -80,7 +80,7 @@ impl Breaker {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// With this pause and the probe timeout, a recovered server is detected within a second.
+/// With this pause and the minimum probe timeout, a recovered server is detected within a second.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 /// The minimum timeout of a probe, including the time to connect. If the backend's deadline is longer, the deadline is

@@ -125,8 +125,9 @@ impl RedisBackendBuilder {
     /// a client certificate.
     ///
     /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
-    /// Calls never overlap. Each call is canceled at the [deadline](RedisBackendBuilder::deadline) of the decision that
-    /// needs the connection. A background task may wait for a second, or for the deadline if that is longer.
+    /// Calls never overlap. A call for a decision is canceled at the decision's
+    /// [deadline](RedisBackendBuilder::deadline). A call for a background task is canceled after at most one second, or
+    /// after the deadline if that is longer.
     ///
     /// Fails and panics in the same cases as [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>

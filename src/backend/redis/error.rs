@@ -28,8 +28,9 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
 
 /// Returns the server's error code. If a command in a script failed, returns the code of that command's error.
 ///
-/// In a script, a missing permission is an `ERR` whose text depends on the server's version. Before Redis 7, the code
-/// of every error is `ERR`, and the original one follows: `@user_script: 1: -OOM ...`, `@user_script:1: WRONGTYPE ...`.
+/// In a script, a missing permission is an `ERR` whose text depends on the server's version. Before Redis 7, every
+/// error in a script is an `ERR`, and the original code follows in the text: `@user_script: 1: -OOM ...`,
+/// `@user_script:1: WRONGTYPE ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     if code != "ERR" {
@@ -52,7 +53,7 @@ fn missing_permission(error: &RedisError) -> String {
             "its key pattern does not match the backend's prefix".to_owned(),
             "`ACL SETUSER <user> ~tollgate:*` allows the default prefix `tollgate`".to_owned(),
         ),
-        None => ("it may not run one of the script's commands".to_owned(), "`ACL LOG` names it".to_owned()),
+        None => ("it may not run one of the script's commands".to_owned(), "`ACL LOG` names the command".to_owned()),
     };
     format!(
         "the user lacks a permission: {lacks}; {allow}; tollgate::docs::redis lists all permissions under \"The Redis \

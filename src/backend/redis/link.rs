@@ -178,8 +178,9 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Opens a connection that discovers the cluster's nodes again. The Redis client does not notice when a node hangs
-    /// and another one takes over its slots. Meanwhile, the current connection remains usable for the other nodes.
+    /// Opens a new connection in the background to discover the cluster's nodes again, because the Redis client does
+    /// not notice when a node hangs and another one takes over its slots. Until the new connection is open, the current
+    /// one remains usable for the other nodes.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {

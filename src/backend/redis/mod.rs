@@ -47,8 +47,9 @@ pub use builder::RedisBackendBuilder;
 /// # Ok(()) }
 /// ```
 ///
-/// - **Exact.** One script call decides a request exactly as the memory backend does, but by the server's clock.
-/// - **Small.** A row is a string of 40 bytes, plus 32 for each additional quota of its policy. Denials write nothing.
+/// - **Exact.** One script call decides a request exactly as the memory backend does, but with the server's clock.
+/// - **Small.** A row is a string of 40 bytes, plus 32 for each additional quota of its policy, and for each quota that
+///   has leases. Denials write nothing.
 /// - **Bounded.** A decision ends by its [deadline](RedisBackendBuilder::deadline). In an outage, it fails at once.
 /// - **Private.** Keys are hashed with a secret before they leave the process.
 ///
@@ -99,7 +100,7 @@ impl RedisBackend {
     /// the [digest](crate::RateLimiter::digest) of the caller's key.
     ///
     /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the name contains a number after the
-    /// closing brace. For this name, pass the policy name that [`Decision::policy`](crate::Decision::policy) returns.
+    /// closing brace. To get that name, pass the policy name returned by [`Decision::policy`](crate::Decision::policy).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         let generation = match policy.generation() {
@@ -113,7 +114,7 @@ impl RedisBackend {
         self.row_key(row.policy, row.key).into_bytes().into()
     }
 
-    /// Returns the slot of a key, or 0 if the server is not a cluster.
+    /// Returns the slot of a key, or 0 if there is no cluster.
     fn slot(&self, key: Digest) -> u16 {
         if self.batcher.link.has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
     }

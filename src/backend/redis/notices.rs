@@ -297,14 +297,14 @@ const NO_SCRIPT: RedisErrorKind = RedisErrorKind::Server(ServerErrorKind::NoScri
 fn invalid_data() -> Error {
     Error::new(
         ErrorKind::Protocol,
-        "the notices on the server are in the format of a different version; give each version its own prefix",
+        "the notices on the server are in the format of a different tollgate version; give each version its own prefix",
     )
 }
 
 /// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The topic prefix of pauses. Of several pauses of a row, the one that ends last applies.
+/// The topic prefix of pauses. If a row has several pauses, the one that ends last applies.
 const PAUSES: &[u8] = b"pause\0";
 
 const MAX_PUBLISHING: usize = 1000;

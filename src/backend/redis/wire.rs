@@ -3,17 +3,17 @@
 //! All numbers are little-endian. Tokens and microseconds are doubles. Other sizes are in parentheses, in bytes.
 //!
 //! A row consists of:
-//! - a header: layout version (1), window count (1), a bit for each window with leases (2), expiry in seconds (4);
+//! - a header: layout version (1), window count (1), bit mask of windows with leases (2), expiry in seconds (4);
 //! - its windows: spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never);
 //! - for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
 //!
 //! A window of zeros is equivalent to a missing window: nothing is spent.
 //!
 //! A call consists of quotas and operations, which are encoded as:
-//! - a quota: algorithm (1), stamp (4), rate and period (reduced for a token bucket), capacity, ceiling, fill;
+//! - a quota: algorithm (1), stamp (4), rate and period (in lowest terms for a token bucket), capacity, ceiling, fill;
 //! - a group of equal operations: kind (1), number of operations (2), lines per operation (2), rows per operation (2),
 //!   and the lines of the first operation (the others use the rows that follow);
-//! - a line of an acquire or a peek: row (2), window (1), quota (2), start, cost, maximum wait (-1: none);
+//! - a line of an acquire or a peek: row (2), window (1), quota (2), start, cost, maximum wait (-1: does not wait);
 //! - a settlement: row (2), window (1), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
 //! - a request for a lease: row (2), window (1), quota (2), start, tokens, and two reports: since, turn, spent, unused;
 //! - a reset: row (2).
@@ -159,10 +159,10 @@ fn packed(quota: &Quota) -> Vec<u8> {
 pub(super) struct Reply {
     pub(super) now: Micros,
     pub(super) done: Vec<bool>,
-    /// The first windows of each row.
+    /// The first windows of each row, padded to the same number.
     pub(super) windows: Vec<State>,
     pub(super) outstanding: Vec<Outstanding>,
-    /// Values that are not rows, with their indexes in `windows`.
+    /// Values that are not valid rows, with their indexes in `windows`.
     pub(super) foreign: Vec<(usize, Foreign)>,
 }
 

@@ -36,7 +36,8 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
 /// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). A denial
-///   counts only if it is enforced and due to a quota. Checks do not count, nor do calls that are dropped early.
+///   counts only if it is enforced and due to a quota. Checks do not count, nor do calls whose future is dropped
+///   before it completes.
 /// - **Processes**: each process counts its own denials. On a shared backend, a block takes effect in all processes
 ///   within a second. [Escalation](AutoBlock::escalate) also counts the blocks made by other processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +99,7 @@ impl AutoBlock {
         self
     }
 
-    /// Makes each subsequent block of a caller `factor` times as long as the previous one, up to `most`. A `factor` of
+    /// Makes each subsequent block on a caller `factor` times as long as the previous one, up to `most`. A `factor` of
     /// 0 counts as 1. The duration is reset once the caller has gone without a block for as long as its last block
     /// lasted. Off by default.
     #[must_use]

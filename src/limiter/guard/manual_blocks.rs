@@ -13,7 +13,7 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 pub(in crate::limiter) struct ManualBlocks {
     /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same blocks, ordered by their ends. Changes lock this set, but calls do not.
+    /// The same blocks, ordered by end time. Changes lock this set, but calls do not.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block has ever been added. Until then, calls skip the lookup.
     any: AtomicBool,

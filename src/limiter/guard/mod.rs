@@ -100,7 +100,7 @@ impl Guard {
         self.deny.as_ref().is_some_and(|deny| !deny.is_empty()) || self.auto.is_some() || self.has_blocks()
     }
 
-    /// Returns whether there is a block, which may have expired.
+    /// Returns `false` only if there are no active blocks.
     fn has_blocks(&self) -> bool {
         self.manual.any() || self.offenders.get().is_some_and(Offenders::has_blocks)
     }
@@ -131,7 +131,7 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // Manual blocks of keys apply under every policy, automatic ones only under the policies in `auto`.
+            // Manual blocks on keys apply under every policy, automatic ones only under the policies in `auto`.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
@@ -154,7 +154,7 @@ impl Guard {
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
-    /// Step 7: counts a denial of these keys. Returns the new blocks.
+    /// Step 7: counts a denial for these keys and signals. Returns the new blocks.
     pub(super) fn denied<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,

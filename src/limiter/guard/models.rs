@@ -86,7 +86,7 @@ fn manual_blocks_are_visible_to_later_calls() {
 }
 
 #[test]
-fn two_manual_blocks_of_the_same_caller_count_once() {
+fn two_manual_blocks_on_the_same_caller_count_once() {
     every_order(|| {
         let manual = Arc::new(ManualBlocks::default());
         let blocking = [HOUR, 2 * HOUR].map(|lasts| {

@@ -70,7 +70,7 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. If it leads to a block, returns the block's duration and the number of blocks in a row.
+    /// Counts a denial. If it leads to a block, returns the block's duration and the number of successive blocks.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
@@ -279,9 +279,9 @@ mod tests {
     }
 
     /// Regression: the default secret of a Redis backend is derived from its prefix, so anyone can compute digests. A
-    /// blocked client could lift its block with 400 requests under eight names in the same bucket.
+    /// blocked client could lift its block with 400 requests under eight names that fell into its bucket.
     #[test]
-    fn keys_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
+    fn a_blocked_client_that_knows_the_secret_cannot_lift_its_block() {
         const BUCKETS: u64 = 1024;
         let offenders = Offenders::new(WAYS * BUCKETS as usize, MINUTE, 30);
         let rules = rules().threshold(30).block_for(DAY);

@@ -7,7 +7,7 @@ use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{PoisonError, RwLock};
 
-/// The end of each pause by the local clock, stored under the digest of the paused row.
+/// The end of each pause, keyed by the digest of the paused row. All times refer to the local clock.
 #[derive(Debug, Default)]
 pub(in crate::limiter) struct Pauses {
     until: RwLock<HashMap<Digest, Micros>>,

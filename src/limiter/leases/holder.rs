@@ -145,13 +145,13 @@ impl Holder {
         now < self.paused_until
     }
 
-    /// Returns the number of tokens to request, which is 0 if a lease would not save any calls.
+    /// Returns the number of tokens to request, or 0 if a lease would not save any requests to the backend.
     pub(super) fn wanted(&self) -> u64 {
         let tokens = (self.demand.per_second * REFRESH.as_secs_f64()) as u64;
         if tokens < 2 { 0 } else { tokens.min(self.quota.get_capacity() / 2) }
     }
 
-    /// Prepares a request for the next lease, unless another request is in flight or a lease would not save any calls.
+    /// Prepares a request for the next lease, unless a request is already in flight or no tokens are wanted.
     pub(super) fn ask(&mut self, sequence: u32, now: Micros) -> Option<([LeaseReport; 2], u64)> {
         let tokens = self.wanted();
         if self.is_asking || tokens == 0 {
@@ -200,7 +200,7 @@ impl Holder {
         reports
     }
 
-    /// Adds a lease requested at `sent`. If there is no space for it, returns a report that gives the lease back.
+    /// Adds a lease requested at `sent`. If no slot is free, returns a report that gives the lease back.
     pub(super) fn granted(&mut self, lease: &Lease, sent: Micros, now: Micros) -> Option<LeaseReport> {
         self.row = Some(KnownRow { state: lease.state, seen: lease.now, answered: now });
         self.is_short = lease.tokens < self.asked / 4;

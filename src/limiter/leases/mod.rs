@@ -152,7 +152,7 @@ impl Leases {
         drop(self.backend.lease(&request(&row, reports, 0)));
     }
 
-    /// Requests leases on the rows of a call when the backend is about to decide it.
+    /// Requests leases on the rows of a call that has been sent to the backend.
     pub(super) fn ask(self: &Arc<Self>, takes: &[Take<'_>]) {
         if !takes.iter().all(is_leasable) {
             return;

@@ -60,7 +60,7 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
     });
 }
 
-/// A caller's reservation becomes due while the caller before it leaves.
+/// A caller uses its reservation while the caller ahead leaves the queue.
 #[test]
 fn no_reservation_is_both_used_and_given_back() {
     every_order(|| {
@@ -147,7 +147,7 @@ fn quotas_are_replaced_in_one_step() {
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
-        // Another change recomputes the count, which would reveal a quota that a wrong count had hidden.
+        // Another change recomputes the count, revealing any quota that a wrong count had hidden.
         overrides.set(change(3, Some(quota)), NOW);
         assert_eq!(find(), found);
     });

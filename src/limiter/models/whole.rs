@@ -91,8 +91,8 @@ fn no_call_is_allowed_once_a_block_takes_effect() {
 fn no_call_uses_the_old_quota_once_a_change_takes_effect() {
     every_order(|| {
         let limiter = RateLimiter::new(OneRow::default());
-        // The change is made by the first thread: loom remembers only the last access to an atomic, and `set_quota` reads
-        // the count before it writes it. In a thread that is spawned, this read would hide the reads of the calls.
+        // The main thread makes the change: loom remembers only the last access to an atomic, and `set_quota` reads the
+        // count before writing it. In a spawned thread, this read would hide the calls' reads.
         let calls = {
             let limiter = limiter.clone();
             thread(move || [(); 2].map(|()| now(limiter.try_limit(&API, "ada")).capacity()))

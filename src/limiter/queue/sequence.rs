@@ -262,7 +262,7 @@ mod tests {
         for number in 0..10_000 {
             sequence.insert(sequence.len(), number);
         }
-        // The average depth is 31.
+        // On average, the tree is 31 levels deep.
         assert!(depth(&sequence, sequence.root) < 80);
         for _ in 0..5_000 {
             let first = sequence.at(0).expect("an entry");

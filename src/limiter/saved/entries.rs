@@ -20,7 +20,7 @@ impl Entry {
         Entry(Notice { age, ..content.to_notice() })
     }
 
-    /// Returns the content and the age of the entry at the time `age` after the save. Returns `None` if the entry has
+    /// Returns the entry's content, and its age once `age` has passed since the save. Returns `None` if the entry has
     /// expired by then.
     pub(super) fn after(&self, age: Duration) -> Option<(NoticeContent, Duration)> {
         let lasts = match self.0.lasts {
@@ -52,7 +52,7 @@ impl Entries {
         while !reader.is_empty() {
             let notice = notice(&mut reader).ok_or_else(|| format!("entry {} is incomplete", all.len()))?;
             if NoticeContent::parse(&notice).is_none() {
-                return Err(format!("the kind or the quota of entry {} is unknown", all.len()));
+                return Err(format!("entry {} has an unknown kind or an unknown quota", all.len()));
             }
             all.push(Entry(notice));
         }

@@ -40,7 +40,7 @@ impl StateError {
     }
 
     pub(super) fn no_secret() -> StateError {
-        let message = "saving and loading the state requires a secret that stays the same across restarts; set \
+        let message = "saving or loading the state requires a secret that stays the same across restarts; set \
                        `MemoryBackendBuilder::secret`";
         StateError::new(StateErrorKind::Secret, message)
     }
@@ -52,14 +52,14 @@ impl StateError {
     }
 
     pub(super) fn other_secret() -> StateError {
-        let message = "the state was saved with a different secret; use the secret with which it was saved, or delete the \
-                       state to start with full quotas";
+        let message = "the state was saved with a different secret; use the original secret, or delete the state \
+                       to start with full quotas";
         StateError::new(StateErrorKind::Secret, message)
     }
 
     pub(super) fn unsupported() -> StateError {
-        let message = "the backend cannot be saved or loaded; use a `MemoryBackend`, or rely on the persistence of the \
-                       Redis server";
+        let message = "the backend does not support saving and loading; use a `MemoryBackend`, or rely on the Redis \
+                       server's own persistence";
         StateError::new(StateErrorKind::Unsupported, message)
     }
 
@@ -77,7 +77,7 @@ impl StateError {
     }
 
     pub(super) fn ends_early(bytes: u64) -> StateError {
-        StateError::damaged(format!("the state ends after {bytes} bytes, before its last part"))
+        StateError::damaged(format!("the state is incomplete: it ends after {bytes} bytes"))
     }
 
     pub(super) fn damaged(what: impl fmt::Display) -> StateError {

@@ -1,4 +1,4 @@
-//! Saving states to files and loading them. A file is always replaced as a whole.
+//! Saving the state to a file, and loading it again. The file is always replaced as a whole.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -59,13 +59,13 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
 }
 
 fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // A file left behind by an earlier process with the same ID could be a link, so it is removed rather than opened.
+    // A file left behind by an earlier process with the same ID, or a link at this path, is removed rather than opened.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let cannot_create = |error| StateError::io("cannot create a new file beside the old one", error);
+    let cannot_create = |error| StateError::io("cannot create a temporary file in the same directory", error);
     let file = options.open(path).map_err(cannot_create)?;
     let saved = limiter.save(&file)?;
     file.sync_all().map_err(StateError::write)?;
@@ -78,7 +78,7 @@ fn new_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Flushes the directory to disk, so that the renaming is durable. Only on Unix can a directory be opened for this.
+/// Flushes the directory to disk, so that the rename is durable. Only on Unix can a directory be opened for this.
 fn flush_directory(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());

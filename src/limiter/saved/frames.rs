@@ -18,7 +18,7 @@ pub(super) enum FrameKind {
     End = 3,
 }
 
-/// The secret for hashing, and the hash of the last frame.
+/// The secret for hashing, and the hash of the previous frame.
 struct Chain {
     secret: Secret,
     hash: [u8; HASH_BYTES],
@@ -131,7 +131,7 @@ impl<R: Read> FrameReader<R> {
         match [FrameKind::Entries, FrameKind::Rows].into_iter().find(|known| *known as u8 == kind) {
             Some(kind) => Ok(Some(kind)),
             None if kind == FrameKind::End as u8 => self.check_end(),
-            None => Err(StateError::damaged(format!("the part at byte {start} has the unknown kind {kind}"))),
+            None => Err(StateError::damaged(format!("the part at byte {start} has unknown kind {kind}"))),
         }
     }
 
@@ -149,7 +149,7 @@ impl<R: Read> FrameReader<R> {
     fn check_end(&mut self) -> Result<Option<FrameKind>, StateError> {
         match read_up_to(&mut self.from, &mut [0]).map_err(StateError::read)? {
             0 => Ok(None),
-            _ => Err(StateError::damaged(format!("expected the file to end at byte {}, found more bytes", self.read))),
+            _ => Err(StateError::damaged(format!("expected the state to end at byte {}, found more bytes", self.read))),
         }
     }
 }

@@ -23,8 +23,8 @@ impl RateLimiter {
     /// [`save_to_file`](RateLimiter::save_to_file).
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
-    /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals, and is
-    /// authenticated with the secret.
+    /// secret can find the rows again. Keys, addresses and other signals appear in the state only as digests. The state
+    /// is authenticated with the secret.
     ///
     /// ```
     /// use tollgate::{key::Secret, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -75,10 +75,11 @@ impl RateLimiter {
     ///   keys are loaded first, and rows for which no slot is free are [dropped](Loaded::dropped).
     /// - **Quotas and enforcement settings** replace those set in this limiter for the same policy and the same
     ///   callers. A loaded quota is ignored while the policy has a different algorithm.
-    /// - **Blocks and pauses** end when they would have ended without the restart. Blocks are listed without a rule.
+    /// - **Blocks and pauses** end when they would have ended without the restart. Loaded blocks are listed
+    ///   without their rules.
     ///
-    /// If the clock was set back, the time since the save counts as 0. As long as its quota is unchanged, a key never
-    /// gains tokens from loading, and gets its full quota back after at most twice the time that a full refill takes.
+    /// If the clock was set back, the time since the save counts as 0. As long as a key's quota is unchanged, the key
+    /// never gains tokens from loading, and has its full quota again after at most twice the time of a full refill.
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state is incomplete, has

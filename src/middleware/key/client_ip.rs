@@ -125,8 +125,8 @@ impl ClientIp {
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) from [trusted](ClientIp::trust) proxies instead of `X-Forwarded-For`. Without a
-    /// trusted proxy, every request is refused with 500.
+    /// Reads `Forwarded` (RFC 7239) from [trusted](ClientIp::trust) proxies instead of `X-Forwarded-For`. Unless
+    /// `trust` or [`trust_hops`](ClientIp::trust_hops) is set, every request is refused with 500.
     #[must_use]
     pub fn from_forwarded(mut self) -> ClientIp {
         self.header = AddressHeader::Forwarded;
@@ -135,7 +135,7 @@ impl ClientIp {
 
     /// Reads a header that contains a single address and that [trusted](ClientIp::trust) proxies always overwrite, such
     /// as `cf-connecting-ip`, `x-real-ip` or `cloudfront-viewer-address`. If the header is repeated, the proxy counts
-    /// as the client. Without a trusted proxy, every request is refused with 500.
+    /// as the client. Unless `trust` or [`trust_hops`](ClientIp::trust_hops) is set, every request is refused with 500.
     ///
     /// # Panics
     /// Panics if `name` is not a lower-case header name.
@@ -247,7 +247,7 @@ impl ClientIp {
         })
     }
 
-    /// Returns the addresses that proxies recorded, starting with the nearest proxy's. An invalid entry yields `None`.
+    /// Returns the addresses that proxies recorded, from the last entry to the first. An invalid entry yields `None`.
     fn recorded<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
         match &self.header {
             AddressHeader::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),

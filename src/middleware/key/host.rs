@@ -10,8 +10,8 @@ use crate::policy::Key;
 /// requests to each server separately. See [`docs::outgoing`](crate::docs::outgoing) for an example.
 ///
 /// The key is a pair such as `("host", "api.example.com:443")`. The host is in lower case, and the port defaults to
-/// that of the scheme. There is no key if the URI has no host. Do not use this key on a server: clients choose the host,
-/// and the URIs of most HTTP/1.1 requests have none.
+/// that of the scheme. There is no key if the URI has no host. Do not use this key on a server: clients choose the
+/// host, and the URIs of most HTTP/1.1 requests have none.
 pub fn host() -> Host {
     Host
 }

@@ -230,7 +230,7 @@ pub enum Extraction {
 
 /// The outcome of an extraction: a caller, an exemption, or an error.
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_enums)] // There is no other way to handle a request.
+#[allow(clippy::exhaustive_enums)] // These are the only ways to handle a request.
 pub enum Found {
     /// A caller, possibly anonymous.
     Subject(Subject),

@@ -1,4 +1,4 @@
-//! Keys from the route that axum matched.
+//! Keys from the path parameters of axum routes.
 
 use std::borrow::Cow;
 

@@ -92,7 +92,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Returns the key for requests with this header value, so that you can inspect, reset or deny it.
+    /// Returns the key for requests with this header value, so that you can inspect, reset or deny the key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Header, self.name.as_str(), value.as_ref())
     }
@@ -121,7 +121,7 @@ pub fn bearer() -> Bearer {
 pub struct Bearer;
 
 impl Bearer {
-    /// Returns the key for requests with this token, so that you can inspect, reset or deny it.
+    /// Returns the key for requests with this token, so that you can inspect, reset or deny the key.
     pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Bearer, "", token.as_ref())
     }
@@ -162,7 +162,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// Returns the key for requests with this cookie value, so that you can inspect, reset or deny it.
+    /// Returns the key for requests with this cookie value, so that you can inspect, reset or deny the key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Cookie, &self.name, without_quotes(value.as_ref()))
     }

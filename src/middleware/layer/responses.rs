@@ -29,8 +29,8 @@ impl RateLimitLayer {
     /// Enforces the limit for a share of the keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow)
     /// to the other keys. Use this to roll out a limit gradually.
     ///
-    /// A limit is enforced only if both the layer and the [policy](crate::Policy::enforce) enforce it. The first rule
-    /// that does not skip the request provides the key. The limiter's
+    /// A limit is enforced only if both the layer and the [policy](crate::Policy::enforce) enforce it. If a layer has
+    /// several rules, the key comes from the first rule that does not skip the request. The limiter's
     /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share; by default, each
     /// limiter has a random secret. A larger share includes all keys of a smaller one. All callers without a key count
     /// as one key. If an extractor fails before a key is found, the request is refused only if the share is 1.0.

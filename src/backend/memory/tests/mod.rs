@@ -74,7 +74,8 @@ impl Clock for DelayedClock {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // If the clock were read first, a row written before locking could be ahead of that time and count as unspent.
+    // If the clock were read before locking, another thread could meanwhile write the row at a later time. The row
+    // would then be ahead of this thread's time and count as unspent.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
@@ -281,7 +282,7 @@ fn settling_a_missing_row_charges_only_the_extra_cost() {
 
 #[test]
 fn the_cap_holds_when_a_call_charges_evictable_rows() {
-    // Regression: a call that charges two rows evicted one to make room for the other, and then stored it again.
+    // Regression: a call that charged two rows evicted one to make room for the other, then stored the evicted row.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
         let quota = Quota::token_bucket(2, HOUR);

@@ -16,7 +16,7 @@ fn tripped(now: Instant) -> Arc<Breaker> {
 }
 
 #[test]
-fn only_one_of_several_concurrent_callers_probes() {
+fn only_one_of_several_concurrent_callers_starts_a_probe() {
     every_order(|| {
         let now = Instant::now();
         let breaker = tripped(now);

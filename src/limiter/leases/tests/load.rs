@@ -6,11 +6,11 @@ use crate::algorithm::SECOND;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Load {
-    /// All processes request the same number of tokens. The total demand is this multiple of the limit.
+    /// All processes have the same demand. The total demand is this multiple of the limit.
     Even(f64),
     /// The total demand is twice the limit. The demand of process `i` is proportional to `1 / (i + 1)`.
     Skewed,
-    /// The total demand is twice the limit on average. Each process makes calls only during one second out of four.
+    /// On average, the total demand is twice the limit. Each process makes calls only during one second out of four.
     Bursty,
 }
 

@@ -51,7 +51,7 @@ enum Event {
 }
 
 enum Message {
-    /// A call, the reports that are applied before it, and the request for a lease that follows it.
+    /// A call, the reports to apply before the call, and the lease request to handle after it.
     Call([LeaseReport; 2], Option<([LeaseReport; 2], u64)>),
     /// A request for the next lease, sent before the current lease is used up.
     Renewal([LeaseReport; 2], u64),

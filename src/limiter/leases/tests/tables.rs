@@ -14,8 +14,8 @@ const MODES: [(Mode, &str); 4] =
     [(Mode::Plain, "plain"), (Mode::Leases, "leases"), (Mode::Shards, "shards"), (Mode::Shares, "shares")];
 
 const LOADS: [(Load, &str); 4] = [
-    (Load::Even(2.0), "Twice the limit, evenly"),
-    (Load::Even(0.5), "Half of the limit, evenly"),
+    (Load::Even(2.0), "Twice the limit, spread evenly"),
+    (Load::Even(0.5), "Half the limit, spread evenly"),
     (Load::Skewed, "Twice the limit, skewed"),
     (Load::Bursty, "Twice the limit, in bursts"),
 ];
@@ -25,7 +25,7 @@ const FAULTS: [(Option<Fault>, &str); 6] = [
     (Some(Fault::Loss), "5% of all messages are lost"),
     (Some(Fault::Crashes), "half of the processes restart every second"),
     (Some(Fault::Partition), "a quarter of the processes are cut off for 3 s"),
-    (Some(Fault::Drift), "clocks differ by up to 1%"),
+    (Some(Fault::Drift), "clocks run up to 1% fast or slow"),
     (Some(Fault::Failover), "a failover loses the last 100 ms"),
 ];
 
@@ -42,10 +42,10 @@ fn leases_stay_within_the_bound_and_admit_enough_calls_under_every_load() {
         for (processes, limit) in [(1, 100), (8, 1000), (64, 10_000)] {
             let outcome = Simulation::run(setting(Mode::Leases, load, processes, limit));
             let Outcome { utilization, calls_per_decision: calls, over, .. } = outcome;
-            assert!(over < 1e-6, "{name}, {processes} processes, {limit}: {over} calls too many");
-            assert!(utilization > 0.9, "{name}, {processes} processes, {limit}: {utilization}");
+            assert!(over < 1e-6, "{name}, {processes} processes, limit {limit}: {over} calls too many");
+            assert!(utilization > 0.9, "{name}, {processes} processes, limit {limit}: utilization {utilization}");
             let most = if processes == 1 { 0.15 } else { 0.1 };
-            assert!(calls < most, "{name}, {processes} processes, {limit}: {calls} calls per decision");
+            assert!(calls < most, "{name}, {processes} processes, limit {limit}: {calls} calls per decision");
         }
     }
 }
@@ -58,7 +58,7 @@ fn leases_stay_within_the_bound_under_every_fault_except_a_failover() {
             // A failover loses up to 100 ms of writes, so the tokens spent in that time may be spent again.
             let most = if fault == Some(Fault::Failover) { 500.0 } else { 1e-6 };
             assert!(outcome.over < most, "{name}: {} calls too many", outcome.over);
-            assert!(outcome.utilization > 0.5, "{name}: {}", outcome.utilization);
+            assert!(outcome.utilization > 0.5, "{name}: utilization {}", outcome.utilization);
         }
     }
 }
@@ -112,7 +112,7 @@ fn tables() {
     eprintln!("{page}");
 }
 
-/// The outcomes of one mode, by processes and limits.
+/// The outcomes of one mode: a row for each number of processes, with a column for each limit.
 fn all(mode: Mode, load: Load) -> Vec<Vec<Outcome>> {
     let of = |processes: usize| LIMITS.map(|limit| Simulation::run(setting(mode, load, processes, limit))).into();
     PROCESSES.into_iter().map(of).collect()
@@ -161,7 +161,7 @@ except in the table of faults. The limit is a token bucket that is refilled in o
 
 - **plain**: one row on the server; a process remembers denials.
 - **leases**: like plain, but with leases.
-- **shards**: like plain, but with up to 16 shards of at least ten tokens.
+- **shards**: like plain, but with up to 16 shards of at least ten tokens each.
 - **shares**: each process has its own equal share of the limit, and never contacts the server.
 
 Each cell has three figures. The first is the number of admitted calls, relative to what one central bucket would admit.
