@@ -167,7 +167,7 @@ test('tokens spent while a snapshot is pending are counted', async (t) => {
   assert.equal(w.store.getStatus(1).ok, false);
 });
 
-test('`check` returns the outcome of a request at any given time', async (t) => {
+test('`check` returns the outcome that a request would have at a given time', async (t) => {
   const w = world(t, {}, -90_000);
   w.answer = EMPTY;
   await Promise.all([w.store.refresh(), w.pass(10)]);

@@ -106,7 +106,7 @@ impl Admin {
     }
 
     /// Sets the observer that supplies the heaviest keys to `/top` and `/limited`. Without it, these endpoints list no
-    /// keys. The limiter needs the same observer.
+    /// keys. Also register the observer with the limiter.
     #[must_use]
     pub fn top(mut self, top: &Arc<Top>) -> Admin {
         self.top = Some(Arc::clone(top));

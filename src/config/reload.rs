@@ -195,23 +195,23 @@ impl fmt::Display for Reloaded {
         }
         let mut lines: Vec<String> = self.quotas.iter().take(MAX_SHOWN).map(QuotaChange::to_string).collect();
         if self.quotas.len() > MAX_SHOWN {
-            lines.push(format!("policies: {} more quota changes", self.quotas.len() - MAX_SHOWN));
+            lines.push(format!("policies: quota changes not shown: {}", self.quotas.len() - MAX_SHOWN));
         }
         lines.extend(self.enforcements.iter().take(MAX_SHOWN).map(EnforcementChange::to_string));
         if self.enforcements.len() > MAX_SHOWN {
-            lines.push(format!("policies: {} more enforcement changes", self.enforcements.len() - MAX_SHOWN));
+            lines.push(format!("policies: enforcement changes not shown: {}", self.enforcements.len() - MAX_SHOWN));
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
             rules_of.iter().for_each(|rule| *rules.entry((what, rule.to_string())).or_insert(0) += 1);
         }
         let more = rules.len().saturating_sub(MAX_SHOWN);
-        for ((what, rule), times) in rules.into_iter().take(MAX_SHOWN) {
-            let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
-            lines.push(format!("deny: {what} {rule}{times}"));
+        for ((what, rule), count) in rules.into_iter().take(MAX_SHOWN) {
+            let count = if count > 1 { format!(" ({count} rules)") } else { String::new() };
+            lines.push(format!("deny: {what} {rule}{count}"));
         }
         if more > 0 {
-            lines.push(format!("deny: {more} more changes"));
+            lines.push(format!("deny: changes not shown: {more}"));
         }
         f.write_str(&lines.join("\n"))
     }

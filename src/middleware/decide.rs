@@ -40,7 +40,7 @@ pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
     /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
-    /// Whether an extractor's error was ignored because the rule's policy is not enforced for every key.
+    /// Whether an extractor's error was ignored because the rule's policy exempts some or all keys from enforcement.
     has_ignored_error: bool,
 }
 

@@ -164,9 +164,9 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Configures all layers created from this set: for example, their [`headers`](RateLimitLayer::headers),
-    /// [`skip`](RateLimitLayer::skip) predicates, or default [`cost`](RateLimitLayer::cost). Rules that the closure
-    /// adds apply to every request, in addition to the rules that its route chooses. See
+    /// Sets options of all layers created from this set, such as [`headers`](RateLimitLayer::headers),
+    /// [`skip`](RateLimitLayer::skip) or a default [`cost`](RateLimitLayer::cost). Rules added by the closure apply to
+    /// every request, in addition to the rules of the request's route. See
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
     ///
     /// # Panics
@@ -184,7 +184,7 @@ impl RouteLimits {
         self
     }
 
-    /// Sets the limiter to use. Defaults to a new limiter in memory.
+    /// Sets the limiter to use. Defaults to a new in-memory limiter.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.layer = self.layer.limiter(limiter);

@@ -5,7 +5,7 @@ use crate::running::{Example, LOCALHOST, get, send, statuses};
 const ADA: &[&str] = &["authorization: Bearer ada"];
 
 #[tokio::test]
-async fn customers_have_their_own_limits_or_the_default_of_the_policy() {
+async fn customers_have_their_own_limits_or_the_policys_default() {
     let example = Example::start("customer_limits", &[]);
     let server = example.address();
     let bert = get(server, &["authorization: Bearer bert"]).await;

@@ -11,8 +11,8 @@ use crate::random::{begin, bucket_or_window, cases, history, sliding, tiny};
 proptest! {
     #![proptest_config(cases(10_000))]
 
-    /// Mixes charges, refunds and up to three credits. A charge can be refunded even after a credit has returned its
-    /// tokens, so each credit raises the bound for every interval.
+    /// Mixes charges, refunds and up to three credits. A charge can be refunded even after a credit has returned
+    /// the charged tokens, so each credit raises the bound for every interval.
     #[test]
     fn credits_raise_the_bound_by_at_most_their_tokens(
         quota in prop_oneof![3 => tiny(), 1 => bucket_or_window(), 1 => sliding()],

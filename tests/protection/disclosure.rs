@@ -66,7 +66,7 @@ async fn a_deny_list_refusal_discloses_only_that_retrying_does_not_help() {
 }
 
 #[tokio::test]
-async fn a_block_refusal_discloses_only_the_retry_time_rounded_up() {
+async fn a_blocked_caller_learns_only_the_rounded_up_retry_time() {
     let mut answers = Vec::new();
     for (_, signal) in rules() {
         let clock = ManualClock::new();

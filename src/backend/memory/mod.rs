@@ -27,9 +27,10 @@ pub use builder::MemoryBackendBuilder;
 ///
 /// - **Small.** A row takes 40 bytes for each quota of its policy, or 47 to 88 bytes including its share of empty
 ///   slots. Adding a row also drops a few fully refilled rows, so no timers or sweeps are needed.
-/// - **Bounded.** When [`max_rows`](MemoryBackendBuilder::max_rows) is reached, a new row replaces a row of a policy
-///   with more rows than its own, or a row that does not deny requests. The key of the replaced row has its full quota
-///   again. If no row can be replaced, several new keys of a policy share one row and one quota.
+/// - **Bounded.** When [`max_rows`](MemoryBackendBuilder::max_rows) is reached, a new row replaces either a row of a
+///   policy that has more rows than the new row's policy, or a row that is not denying requests. The key of the
+///   replaced row has its full quota again. If no row can be replaced, several new keys of a policy share one row and
+///   one quota.
 /// - **Fair.** A flood of keys under one policy does not affect other policies, and denied keys stay denied.
 /// - **Restarts.** A limiter can [save](crate::RateLimiter::save_to_file) the rows to a file and load them again.
 ///

@@ -114,7 +114,7 @@ pub(super) fn classify(error: RedisError) -> Error {
             "the Redis client cannot use the URL; check the URL and the crate's features (`redis-tls` for `rediss://`)",
         ),
         _ if error.is_timeout() => (Timeout, "the Redis client timed out; the charge may have been made"),
-        _ => (Unavailable, "cannot reach the server; check the address, and that the server is running"),
+        _ => (Unavailable, "cannot reach the server; check the address and whether the server is running"),
     };
     Error::new(kind, advice).with_source(error)
 }

@@ -34,7 +34,8 @@ struct HeldLease {
     deadline: Micros,
 }
 
-/// The row from the last answer. The answer's time is `seen` on the server's clock and `answered` on the local clock.
+/// The row from the last answer. `seen` is the time of the answer on the server's clock, and `answered` is the same time
+/// on the local clock.
 #[derive(Clone, Copy, Debug)]
 struct KnownRow {
     state: State,
