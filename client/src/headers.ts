@@ -39,8 +39,8 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
 
 /**
  * Parses `Retry-After`, which is a number of seconds or a date in any of the three forms of RFC 9110, section 5.6.7.
- * The wait for a date is measured from the response's `Date` header or, if that is absent, from `now` (in milliseconds
- * since the epoch).
+ * If it is a date, the wait is measured from the response's `Date` header or, if that is absent, from `now` (in
+ * milliseconds since the epoch).
  *
  * @returns the time to wait in milliseconds, or `null` if the field is absent or malformed.
  */

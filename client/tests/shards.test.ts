@@ -9,7 +9,7 @@ import { settle, world } from './world.js';
 const SECOND = 1_000_000;
 const EMPTY = { spent: 10 };
 
-test('a request is decided by the shard that can grant it first', () => {
+test('a request is decided by the shard that can grant it soonest', () => {
   const limit = sharded([EMPTY, { spent: 8 }, EMPTY]);
   const { ok, available, remaining, row } = calculateRateLimit(limit, NOW, 2);
   assert.deepEqual({ ok, available, remaining }, { ok: true, available: 2, remaining: 0 });

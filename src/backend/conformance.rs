@@ -480,7 +480,7 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
     let expected = step_all(&mut states, &lines, now);
     let granted = expected.all_granted();
     for ((expected, answer), take) in expected.iter().zip(steps.iter()).zip(takes) {
-        // After a denial, a backend may return the row as it was stored or as it is at present.
+        // After a denial, a backend may return the row either as stored or rolled to the current time.
         let state = |step: &Step| if granted { step.state } else { roll(&take.quota, &step.state, now) };
         assert_same(&Step { state: state(answer), ..*answer }, &Step { state: state(expected), ..*expected }, round);
     }

@@ -54,7 +54,7 @@ impl<T> BackendFuture<T> {
     /// Returns the result if it is ready.
     ///
     /// # Errors
-    /// Returns the future itself if it is pending or has completed.
+    /// Returns the future itself if it is still pending, or if its result has already been taken.
     pub fn try_ready(self) -> Result<Result<T, Error>, BackendFuture<T>> {
         match self.0 {
             Inner::Ready(Some(result)) => Ok(result),

@@ -195,7 +195,7 @@ pub struct LoadedRows {
     pub dropped: usize,
 }
 
-/// The health of a backend, as far as it is known without a network call.
+/// The health of a backend, as far as it can be determined without a network call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
@@ -203,7 +203,7 @@ pub struct Health {
     pub rows: Option<usize>,
     /// The number of rows that were evicted before they expired.
     pub evictions: Option<u64>,
-    /// The number of charges made to overflow rows. Several keys share each overflow row.
+    /// The number of charges that went to an overflow row. Several keys share each overflow row.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open. If it is, calls fail immediately.
     pub circuit_open: Option<bool>,

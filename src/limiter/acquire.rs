@@ -158,8 +158,8 @@ impl Acquire<'_> {
     /// settle their charges.
     ///
     /// To allow waits of up to `w`, set [`max_reserved`](crate::Quota::max_reserved) to at least the number of tokens
-    /// refilled during `w`, and to at least the cost of the most expensive call. A call that would have to wait is
-    /// denied if [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting.
+    /// refilled during `w` or the cost of the most expensive call, whichever is larger. A call that would have to wait
+    /// is denied if [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting.
     ///
     /// # Errors
     /// Fails in the same cases as [`reserve`](Acquire::reserve).

@@ -257,8 +257,8 @@ const MAX_OVERRIDES: usize = 100_000;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
-    /// The change is invalid: the quota denies everything, its algorithm is not the policy's, the policy does not have
-    /// the tier, or the share to enforce is not between 0.0 and 1.0.
+    /// The change is invalid: the quota denies everything, its algorithm is not the policy's, the policy has no such
+    /// tier, or the share to enforce is not between 0.0 and 1.0.
     Quota(PolicyError),
     /// 100,000 changes are already in effect.
     TooMany,
@@ -282,8 +282,8 @@ impl fmt::Display for SetQuotaError {
             Some(error) => fmt::Display::fmt(error, f),
             None => write!(
                 f,
-                "{MAX_OVERRIDES} changes are already in effect, which is the maximum; revert some with `None`, or \
-                 assign callers to a tier instead"
+                "the maximum of {MAX_OVERRIDES} changes are already in effect; revert some by setting the quota to \
+                 `None`, or assign callers to a tier instead"
             ),
         }
     }

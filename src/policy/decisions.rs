@@ -311,8 +311,8 @@ impl fmt::Display for Decisions {
                 Reason::WaitTooLong => {
                     write!(
                         f,
-                        " grants {} tokens only after a wait ({} at most without waiting): call `reserve()`, or allow \
-                         a longer wait with `wait_up_to()`",
+                        " can grant {} tokens only after a wait (at most {} without waiting): call `reserve()`, or \
+                         allow a longer wait with `wait_up_to()`",
                         decision.cost(),
                         decision.capacity()
                     )?;

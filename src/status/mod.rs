@@ -34,7 +34,7 @@
 //! # Access
 //! An endpoint reports the limit for the key that its extractor finds. A request cannot ask for any other key. Use the
 //! same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`]. Put the endpoint where the extractor
-//! works, for example inside the authentication layer and under the same path parameters.
+//! can find the key: for example, inside the authentication layer, and on a route with the same path parameters.
 //!
 //! Requests to the endpoints spend no tokens and write nothing. Responses have the header `Cache-Control: private,
 //! no-store`. Only `GET` and `HEAD` are supported. The endpoints set no CORS headers.

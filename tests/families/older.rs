@@ -85,7 +85,7 @@ async fn denials_have_retry_after_in_each_family() {
 }
 
 #[tokio::test]
-async fn headers_describe_the_tightest_rule_or_after_a_denial_the_rule_with_the_longest_wait() {
+async fn headers_describe_the_tightest_rule_and_on_a_denial_the_longest_wait() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("minute", Quota::token_bucket(10, MINUTE)), key::global())
         .and(Policy::new("hour", Quota::token_bucket(100, HOUR)), key::global())

@@ -77,7 +77,7 @@ async fn leases_on_different_nodes_do_not_exceed_the_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_survive_the_move_of_a_slot() {
+async fn leases_survive_a_slot_migration() {
     let cluster = Cluster::start();
     let [one, other] = limiters(&cluster).await;
     let key = keys(&cluster, &one)[0];

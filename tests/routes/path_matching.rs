@@ -62,7 +62,7 @@ async fn a_table_layer_that_wraps_a_whole_router_matches_by_path() {
 }
 
 #[tokio::test]
-async fn a_wildcard_line_covers_the_routes_below_it() {
+async fn a_wildcard_line_covers_the_routes_under_its_prefix() {
     let table = [("/api/{*rest}", "all"), ("POST /api/export", "one"), ("GET /api/v2/{*rest}", "one")];
     let routes = || {
         let answer = || get(|| async {}).post(|| async {});

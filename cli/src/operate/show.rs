@@ -69,7 +69,7 @@ impl Limited {
         let answer = self.server.connect()?.get("limited", &query)?;
         print(&answer, self.server.json, |out| {
             if answer["has_top"] == false {
-                _ = writeln!(out, "the program does not count keys; see `Admin::top`");
+                _ = writeln!(out, "the program does not count refusals per key; see `Admin::top`");
             }
             for key in list(&answer["keys"]) {
                 let name = if key["text"].is_null() { &key["key"] } else { &key["text"] };

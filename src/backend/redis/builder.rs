@@ -64,13 +64,14 @@ impl RedisBackendBuilder {
     pub fn prefix(mut self, prefix: &str) -> RedisBackendBuilder {
         assert!(
             !prefix.contains(['{', '}']),
-            "tollgate: expected a prefix without braces, found {prefix:?}; remove them"
+            "tollgate: expected a prefix without braces, found {prefix:?}; remove the braces"
         );
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets the maximum duration of a decision, including its time in the queue. Defaults to 100 ms; at least 1 ms.
+    /// Sets the maximum duration of a decision, including its time in the queue. Defaults to 100 ms. Less
+    /// than 1 ms counts as 1 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
         self.deadline = deadline.max(Duration::from_millis(1));
@@ -94,8 +95,8 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets how often each process polls for [quotas](crate::RateLimiter::set_quota) and blocks set by other processes
-    /// at run time. Defaults to 500 ms. Zero disables both polling and publishing.
+    /// Sets how often each process polls for the blocks and [quotas](crate::RateLimiter::set_quota) that other
+    /// processes have set at run time. Defaults to 500 ms. Zero disables both polling and publishing.
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
         self.poll_interval = period;

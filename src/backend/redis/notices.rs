@@ -197,7 +197,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         self.state().pending.retain(|_, (pending, _)| pending.topic != notice.topic);
         let unavailable = |message| BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         if self.batcher.circuit_open_at(self.slot) {
-            let message = "the circuit breaker is open after a failure of the Redis server; the notice was not \
+            let message = "the circuit breaker is open because the Redis server failed; the notice was not \
                            published, so retry later";
             return unavailable(message.to_owned());
         }

@@ -165,7 +165,7 @@ impl<T: Summarize> Sequence<T> {
         Some(top)
     }
 
-    /// Recomputes the summary and length of a node after its children or its entry have changed.
+    /// Recomputes a node's summary and length after a change to its children or entry.
     fn update(&mut self, index: usize) {
         let Node { left, right, .. } = self.nodes[index];
         for child in [left, right].into_iter().flatten() {
