@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(decision.reason(), Reason::WaitTooLong);
         assert_eq!(
             decision.into_result().unwrap_err().to_string(),
-            "rate limit exceeded: \"api\" grants 50 tokens only after a wait (1 at most without waiting): call \
+            "rate limit exceeded: \"api\" can grant 50 tokens only after a wait (at most 1 without waiting): call \
              `reserve()`, or allow a longer wait with `wait_up_to()`; retrying will not help"
         );
     }
