@@ -59,6 +59,7 @@ const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
         &[
             "algorithm/lease.rs",
             "backend/conformance.rs",
+            "backend/conformance/changed_quotas.rs",
             "backend/conformance/leases.rs",
             "limiter/block_cache.rs",
             "limiter/failure.rs",

@@ -19,10 +19,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Adjustment, Backend, RowId, Steps, Take};
-use crate::algorithm::{
-    Ask, ChargeRecord, DAY, HOUR, Line, Micros, Quota, SECOND, State, Step, Verdict, roll, settle, step_all,
-};
+use super::{Backend, RowId, Steps, Take};
+use crate::algorithm::{Ask, HOUR, Line, Micros, Quota, SECOND, State, Step, Verdict, roll, step_all};
 use crate::policy::{Digest, Key, MAX_WINDOWS, PolicyName, Secret};
 
 /// Runs all parts of the suite. `pass` must let the given time pass on the backend's clock, and let the backend's tasks
@@ -173,203 +171,6 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "expected at most the time to refill one token, found {retry:?}");
 }
 
-/// Tests that a row keeps its spent tokens when the quota changes, and keeps its old quota until a charge is granted.
-pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend) {
-    let policy = PolicyName::new("conformance change");
-    let row = fresh_row(&policy);
-    let large = Take::new(row, &Quota::token_bucket(200, HOUR), Ask::cost(150));
-    let written = ask(backend, &[large], true).await[0];
-    assert!(written.is_allowed());
-    let small = Quota::token_bucket(6, HOUR);
-    for _ in 0..2 {
-        let step = ask(backend, &[Take::new(row, &small, Ask::cost(1))], true).await[0];
-        assert!(!step.is_allowed());
-        assert_eq!(
-            (step.state.spent, step.state.stamp),
-            (150.0, large.quota.stamp()),
-            "a denial must not change the row"
-        );
-        assert!(step.state.clear >= written.state.clear, "{step:?} expires before {written:?}");
-        assert_same(&step, &crate::algorithm::step(&small, &step.state, step.now, Ask::cost(1)), 0);
-    }
-    let wide = Take::new(row, &small.capacity(200), Ask::cost(40));
-    assert!(ask(backend, &[wide], true).await.all_granted(), "a larger quota must apply immediately");
-    let step = ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(20))], true).await[0];
-    assert!(!step.is_allowed(), "{step:?}");
-
-    // A take with a cost of 0 spends nothing, so the row keeps its quota.
-    let row = fresh_row(&policy);
-    let other = PolicyName::new("conformance beside");
-    let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
-    let nothing = Take::new(row, &small.capacity(200), Ask::cost(0));
-    assert!(ask(backend, &[Take::new(row, &large.quota, Ask::cost(150))], true).await.all_granted());
-    for takes in [&[nothing][..], &[nothing, beside], &[nothing, beside, nothing], &[beside, nothing]] {
-        let step = ask(backend, takes, true).await.iter().find(|step| step.state.spent == 150.0).copied();
-        let state = step.expect("expected the unchanged row").state;
-        assert_eq!((state.spent, state.stamp), (150.0, large.quota.stamp()), "{state:?}");
-        let step = ask(backend, &[Take::new(row, &small, Ask::cost(1))], false).await[0];
-        assert_eq!((step.state.spent, step.state.stamp), (150.0, large.quota.stamp()), "{step:?}");
-    }
-
-    // Alternating between two quotas admits no more than the larger quota alone.
-    let row = fresh_row(&policy);
-    let small = Take::new(row, &Quota::token_bucket(10, 24 * HOUR).max_reserved(20), Ask::cost(1).reserve());
-    let large = Take::new(row, &Quota::token_bucket(100, 24 * HOUR), Ask::cost(1));
-    let mut granted = 0;
-    for _ in 0..5 {
-        granted += spend(backend, &[large], 101).await + spend(backend, &[small], 5).await;
-    }
-    assert!((100..=101).contains(&granted), "admitted {granted} calls, expected 100 or 101");
-
-    let quotas = [
-        Quota::token_bucket(20, HOUR),
-        Quota::token_bucket(30, HOUR).max_reserved(10),
-        Quota::fixed_window(20, HOUR),
-        Quota::fixed_window(40, HOUR).capacity(60),
-        Quota::sliding_window(20, HOUR),
-        Quota::sliding_window(40, HOUR),
-        Quota::sliding_window(40, 24 * HOUR),
-    ];
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..20 {
-        let row = fresh_row(&policy);
-        for round in 0..12 {
-            let quota = quotas[dice.below(quotas.len())];
-            let cost = Ask::cost(1 + dice.below(9) as u64);
-            let take = Take::new(row, &quota, if dice.below(2) == 0 { cost } else { cost.reserve() });
-            let other = quotas[dice.below(quotas.len())];
-            let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
-            let step = ask(backend, &[take], true).await[0];
-            // A peek under the quota that wrote the row returns the current state. Under any other quota, it returns
-            // the stored state.
-            let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
-            if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
-                assert_eq!(
-                    step.is_allowed(),
-                    expected.is_allowed(),
-                    "round {round}: the peek returned {looked:?}, but the acquire returned {step:?}"
-                );
-                if step.is_allowed() {
-                    assert_eq!(
-                        step.state.spent, expected.state.spent,
-                        "round {round}: the peek returned {looked:?}, but the acquire returned {step:?}"
-                    );
-                }
-            }
-        }
-    }
-}
-
-/// Tests that a settlement charges or refunds the difference between the actual cost and the charge, and that only the
-/// last of several reservations can be refunded.
-pub async fn settles_by_the_rules(backend: &dyn Backend) {
-    let policy = PolicyName::new("conformance settle");
-    let kinds = [
-        (Quota::token_bucket(10_000, HOUR), 10_000),
-        (Quota::fixed_window(10_000, HOUR), 10_000),
-        (Quota::sliding_window(10_000, 24 * HOUR), 10_000),
-        (Quota::token_bucket(1, HOUR).capacity(2000).unlimited_reservations(), 2000),
-    ];
-    for (quota, capacity) in kinds {
-        let row = fresh_row(&policy);
-        let take = Take::new(row, &quota, Ask::cost(1000));
-        for actual in [1700, 300, 0, 1000] {
-            let before = state_of(backend, &take).await;
-            let step = ask(backend, &[take], true).await[0];
-            settle_as(backend, &take, &step, actual).await;
-            let after = state_of(backend, &take).await;
-            assert_eq!(
-                after.spent - before.spent,
-                actual as f64,
-                "{quota} with capacity {capacity}, settled at {actual}"
-            );
-            backend.reset(&[row]).await.expect("the reset failed");
-        }
-    }
-
-    // A row remembers how many tokens were refunded for charges before the last one.
-    let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
-    let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
-    let mut model = charges[1].state;
-    for step in &charges {
-        let receipt = settle_as(backend, &take, step, 2).await;
-        model = settle(&take.quota, &model, &receipt, step.now, 2);
-        let after = state_of(backend, &take).await;
-        assert_eq!((after.spent, after.carry), (model.spent, model.carry));
-    }
-    assert_eq!((model.spent, model.carry), (4.0, 3.0));
-
-    // A credit gives back tokens no matter which charge spent them, but never more than are spent.
-    for quota in [Quota::token_bucket(10, DAY), Quota::fixed_window(10, DAY), Quota::sliding_window(10, DAY)] {
-        let take = Take::new(fresh_row(&policy), &quota, Ask::cost(7));
-        for (tokens, spent, took_effect) in [(1, 0.0, false), (3, 4.0, true), (500, 0.0, true)] {
-            if took_effect && spent > 0.0 {
-                assert!(ask(backend, &[take], true).await.all_granted());
-            }
-            let Take { row, window, quota, .. } = take;
-            let credit = Adjustment { row, window, quota, receipt: ChargeRecord::credit(tokens), actual: 0 };
-            let credited = backend.settle(&[credit]).await.expect("the settlement failed");
-            assert_eq!((state_of(backend, &take).await.spent, credited), (spent, took_effect), "{quota} + {tokens}");
-        }
-    }
-
-    // After a charge under a larger quota, settling an earlier charge must not cap spent tokens at the old capacity.
-    let row = fresh_row(&policy);
-    let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
-    let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
-    let charges = [ask(backend, &[small], true).await[0], ask(backend, &[small], true).await[0]];
-    assert!(ask(backend, &[large], true).await.all_granted());
-    for (step, actual, more) in [(charges[0], 9, 4.0), (charges[1], 0, 0.0)] {
-        let before = state_of(backend, &large).await;
-        settle_as(backend, &small, &step, actual).await;
-        let after = state_of(backend, &large).await;
-        assert_eq!(after.spent - before.spent, more, "settled at {actual} under the previous quota");
-    }
-
-    let quota = Quota::token_bucket(1, HOUR).unlimited_reservations();
-    let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1).reserve());
-    let mut reservations = Vec::new();
-    for _ in 0..4 {
-        reservations.push(ask(backend, &[take], true).await[0]);
-    }
-    for (index, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
-        let receipt = ChargeRecord::new(1, &reservations[index]).expect("the take was granted");
-        let last = [Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual: 0 }];
-        assert_eq!(
-            backend.settle(&last).await.expect("the settlement failed"),
-            index > 1,
-            "reservation {index}: only the last reservation can be refunded"
-        );
-        assert_eq!(state_of(backend, &take).await.spent, spent, "reservation {index}");
-    }
-}
-
-/// Tests that a key has its full quota again after a reset, and that a reset returns how many of the rows existed.
-pub async fn forgets_what_is_reset(backend: &dyn Backend) {
-    let policy = PolicyName::new("conformance reset");
-    for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
-        let take = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
-        let reset = async |rows: &[RowId<'_>]| backend.reset(rows).await.expect("the reset failed");
-        assert_eq!(reset(&[take.row]).await, 0, "a row that never existed");
-        for rows in [&[take.row][..], &[take.row, take.row], &[fresh_row(&policy), take.row]] {
-            assert_eq!(spend(backend, &[take], 2).await, 1);
-            assert_eq!(reset(rows).await, 1, "the row existed");
-            assert_eq!(reset(rows).await, 0, "the row had already been reset");
-        }
-        let later = policy.at_generation(7);
-        let of_later = Take::new(RowId { policy: &later, ..take.row }, &quota, Ask::cost(2));
-        assert_eq!(spend(backend, &[take], 1).await, 1);
-        assert_eq!(spend(backend, &[of_later], 2).await, 1);
-        assert_eq!((reset(&[of_later.row]).await, spend(backend, &[take], 1).await), (1, 0));
-        assert_eq!(reset(&[take.row]).await, 1);
-        let other = Take::new(fresh_row(&policy), &quota, Ask::cost(1));
-        for take in [take, other] {
-            assert_eq!(spend(backend, &[take], 1).await, 1);
-        }
-        assert_eq!(reset(&[take.row, other.row]).await, 2);
-    }
-}
-
 /// Tests that a charge is made when `acquire` is called, even if its future is dropped.
 pub async fn charges_even_if_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance dropped");
@@ -378,23 +179,6 @@ pub async fn charges_even_if_the_future_is_dropped(backend: &dyn Backend, pass: 
         drop(backend.acquire(&[take]));
     }
     wait_until_spent(3000.0, backend, &take, &pass).await;
-}
-
-/// Tests that settlements and resets take effect even if their futures are dropped.
-pub async fn settles_and_resets_even_if_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
-    let policy = PolicyName::new("conformance posted");
-    // At one token per minute, hardly any tokens are refilled during the test.
-    let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
-    let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
-    let mut expected = 0.0;
-    for actual in [1700, 300] {
-        let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("the take was granted");
-        drop(backend.settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }]));
-        expected += actual as f64;
-        wait_until_spent(expected, backend, &take, &pass).await;
-    }
-    drop(backend.reset(&[take.row]));
-    wait_until_spent(0.0, backend, &take, &pass).await;
 }
 
 async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>, pass: &impl AsyncFn(Duration)) {
@@ -452,15 +236,6 @@ async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
     let nothing = Take { ask: Ask::cost(0).reserve(), ..*take };
     let step = ask(backend, &[nothing], false).await[0];
     roll(&take.quota, &step.state, step.now)
-}
-
-async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> ChargeRecord {
-    let receipt = ChargeRecord::new(take.ask.tokens(), step).expect("the take was granted");
-    backend
-        .settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }])
-        .await
-        .expect("the settlement failed");
-    receipt
 }
 
 fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps, store: bool, round: usize) {
@@ -533,8 +308,12 @@ impl Dice {
     }
 }
 
+mod changed_quotas;
 mod leases;
+mod settlements;
 #[cfg(test)]
 mod tests;
 
+pub use changed_quotas::preserves_spent_tokens_when_the_quota_changes;
 pub use leases::leases_follow_the_algorithm;
+pub use settlements::{forgets_what_is_reset, settles_and_resets_even_if_futures_are_dropped, settles_by_the_rules};

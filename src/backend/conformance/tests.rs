@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::backend::{BackendFuture, MemoryBackend, OwnedTake};
+use crate::backend::{Adjustment, BackendFuture, MemoryBackend, OwnedTake};
 use crate::clock::{ManualClock, SystemClock};
 
 fn rows() -> (Arc<MemoryBackend>, impl AsyncFn(Duration)) {
