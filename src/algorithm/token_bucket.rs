@@ -38,7 +38,7 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    // Comparing `spent()` with `level` would round once more.
+    // Comparing `spent()` with `level` would add another rounding.
     state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 

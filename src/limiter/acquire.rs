@@ -103,7 +103,7 @@ impl<'a, T> Acquire<'a, T> {
     }
 }
 
-/// These methods return a denial as an error. Calls from [`try_acquire`](RateLimiter::try_acquire) do not have them.
+/// These methods return a denial as an error. They are not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
     /// Reserves the tokens for when they become available, however far in the future that is. The caller must wait
     /// until the [delay](Reservation::delay) has passed. Dropping the [`Reservation`] keeps the charge.

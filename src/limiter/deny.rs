@@ -11,7 +11,7 @@ use super::agents::Agents;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
-/// A list of rules that deny callers by key, address, user agent, country or another label, regardless of quotas. A
+/// A list of rules that deny callers by key, address, user agent, country or any other label, regardless of quotas. A
 /// list can be edited while it is in use. Clones of a list share its rules.
 ///
 /// ```
@@ -41,10 +41,11 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 ///
 /// # Rules that can never match
 /// A rule for a key matches only that exact key, including its type: the text `"7"` differs from the number 7 and from
-/// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches combined keys that contain this
-/// key, such as those of `bearer().and(client_ip())`. To deny any other combined key, list the whole key. To deny an
-/// address, list its network. A rule for [`Key::anonymous`] matches all callers without a key.
+/// the bearer token `7`. A rule for a key from [`bearer`](crate::key::bearer), [`header`](crate::key::header),
+/// [`cookie`](crate::key::cookie) or `path` also matches combined keys that contain it. For example, the rule
+/// `bearer:sk_leaked` also applies to `bearer().and(client_ip())`. To deny any other combined key, list the whole key.
+/// To deny an address, add a network rule for it, such as a /32. A rule for [`Key::anonymous`] matches all callers
+/// without a key.
 ///
 /// When a layer wraps a service, it panics if it can never apply one of the rules. The message explains what to add. A
 /// rule with the wrong type of key is not detected if the layer's keys come from a closure, an extractor with [`map`]

@@ -278,8 +278,8 @@ impl<'a> Failed<'a> {
     }
 }
 
-/// A settled charge, passed to [`Observer::settled`]. A remote backend may still fail to settle the charge, or may give
-/// back only some of the tokens; see [what can be given back](crate::Receipt#what-can-be-given-back).
+/// A charge that the caller has settled, passed to [`Observer::settled`]. On a remote backend, the settlement may still
+/// fail or give back only some of the tokens; see [what can be given back](crate::Receipt#what-can-be-given-back).
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
     pub(super) decision: &'a Decision,

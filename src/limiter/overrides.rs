@@ -282,8 +282,8 @@ impl fmt::Display for SetQuotaError {
             Some(error) => fmt::Display::fmt(error, f),
             None => write!(
                 f,
-                "the maximum of {MAX_OVERRIDES} changes are already in effect; revert some by setting the quota to \
-                 `None`, or assign callers to a tier instead"
+                "{MAX_OVERRIDES} changes are already in effect, the most that are allowed; revert some by setting the \
+                 quota to `None`, or assign callers to a tier instead"
             ),
         }
     }

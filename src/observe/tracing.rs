@@ -83,8 +83,8 @@ impl Tracing {
         self
     }
 
-    /// Sets how many denials, failures and `near_limit` events are logged per second for each policy, and how many
-    /// blocks per second across all policies. Defaults to 10. With `u32::MAX`, all of these events are logged.
+    /// Sets the maximum number of denials, failures and `near_limit` events logged per second for each policy. The same
+    /// maximum applies to blocks, across all policies. Defaults to 10. With `u32::MAX`, all of these events are logged.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;

@@ -43,7 +43,7 @@ pub struct Decision {
     decided_by: DecidedBy,
     denied_rule: Option<Arc<DenyRule>>,
     charged: bool,
-    /// The rows of all shards that a check has read, if the quota has several shards.
+    /// If the quota has several shards, the rows that a check found: one for each shard that was read.
     shards: Option<ShardRows>,
     /// Whether this charge is in shadow mode and its call was let through instead of denied.
     shadowed: bool,
@@ -77,7 +77,7 @@ impl Decision {
         Decision { of, step, reason, decided_by, denied_rule: None, charged: true, shards: None, shadowed: false }
     }
 
-    /// Creates a denial by a deny list (`retry` is `None`) or by a block. The denial reports 0 remaining tokens.
+    /// Creates a denial caused by a deny list (`retry` is `None`) or a block. The denial reports 0 remaining tokens.
     pub(crate) fn blocked(
         of: ChargedQuota,
         rule: Option<Arc<DenyRule>>,

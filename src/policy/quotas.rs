@@ -182,7 +182,7 @@ mod tests {
     use crate::algorithm::{DAY, MINUTE, SECOND};
 
     #[test]
-    fn a_parsed_list_of_quotas_is_displayed_as_the_same_text() {
+    fn a_list_of_quotas_is_displayed_as_the_text_that_it_was_parsed_from() {
         for text in ["10/s", "10/s; 1000/d", "10/s burst 20; 100/min fixed; 1000/d sliding; 5/2w"] {
             assert_eq!(text.parse::<Quotas>().map(|quotas| quotas.to_string()), Ok(text.to_owned()));
         }

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// Returns a memory limiter and its clock, which starts at 2026-01-01T00:00:00Z (Unix time 1767225600).
+/// Returns an in-memory limiter and its clock, which starts at 2026-01-01T00:00:00Z (Unix time 1767225600).
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)

@@ -227,7 +227,7 @@ impl<'a> History<'a> {
                 self.promised = self.now + time;
             }
             if let Some(receipt) = ChargeRecord::new(take.ask.tokens(), step) {
-                // Receipts of denied calls are kept too, to test that settling them refunds nothing.
+                // Receipts from denied calls are kept too, to test that settling such a receipt refunds nothing.
                 let row = rows[steps.iter().position(|other| std::ptr::eq(other, step)).unwrap()];
                 self.receipts.push((row, take.quota, receipt));
             }

@@ -124,7 +124,7 @@ async fn an_endless_reply_is_abandoned() {
     assert!(grown < 400 << 20, "memory use grew by {} MiB", grown >> 20);
 }
 
-/// The first two replies are pages that announce another page, so a backend that read all pages would never finish. The
+/// The first two replies are pages that claim that another follows, so a backend that read on would never finish. The
 /// last three replies are malformed.
 #[tokio::test]
 async fn the_backend_gives_up_on_endless_notices() {

@@ -72,7 +72,7 @@ async fn a_large_debt_is_compared_without_rounding() {
             row.take(&quota, Ask::cost(MOST)).await;
             row.later(NOW + micros(elapsed));
             let denied = row.take(&quota, asks(elapsed * rate / period + 1)[i]).await;
-            assert!(denied.is_none(), "expected a denial, because the last token is not completely refilled");
+            assert!(denied.is_none(), "expected a denial, because the last token is not yet completely refilled");
         }
     }
 }

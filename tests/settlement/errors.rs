@@ -42,7 +42,7 @@ impl Backend for Down {
     }
 }
 
-/// Makes a call and holds a charge. The `?` operator converts both kinds of errors.
+/// Spends a token, then holds a charge. The `?` operator converts both kinds of errors.
 async fn limit_and_hold(limiter: &RateLimiter) -> Result<u64, LimitError> {
     limiter.try_limit(&TEN, "team").await?.into_result()?;
     let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.into_receipt();

@@ -37,7 +37,7 @@ async fn the_receipt_of_a_request_denied_in_shadow_mode_does_nothing() {
 async fn a_request_denied_in_shadow_mode_is_not_settled_by_its_response() {
     for action in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
-        // Regression test: for a request with a receipt, the closure used to be called, and its result was ignored.
+        // Regression test: for a request with a receipt, the closure was called although its result was ignored.
         let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {
             assert_ne!(response.status, 202, "the closure was called for a request that was not charged");
             action

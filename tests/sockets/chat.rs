@@ -110,7 +110,7 @@ impl Service<http::Request<Body>> for Chat {
     }
 }
 
-/// Serves `routes` with `layer` around tonic's router until the test's runtime ends. Returns a client.
+/// Serves `routes` with `layer` around tonic's router until the test's runtime shuts down. Returns a client.
 pub(crate) async fn serve(layer: RateLimitLayer, routes: impl Into<Routes>) -> Client {
     let (listener, address) = listen().await;
     let server = Server::builder().layer(layer).add_routes(routes.into());

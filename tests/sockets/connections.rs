@@ -23,7 +23,7 @@ pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Serves `app` over HTTP/1.1 and HTTP/2 until the test's runtime ends.
+/// Serves `app` over HTTP/1.1 and HTTP/2 until the test's runtime shuts down.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let (listener, address) = listen().await;
     tokio::spawn(async move {

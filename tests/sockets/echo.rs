@@ -85,7 +85,7 @@ impl Service<http::Request<tonic::body::Body>> for Echo {
     }
 }
 
-/// Runs the service behind `layer.grpc()` until the test's runtime ends.
+/// Runs the service behind `layer.grpc()` until the test's runtime shuts down.
 pub(crate) async fn serve(layer: RateLimitLayer) -> (SocketAddr, Echo) {
     serve_with(layer.grpc()).await
 }

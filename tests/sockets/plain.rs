@@ -48,7 +48,8 @@ async fn words(request: Request<Incoming>) -> Result<Response<WordsBody>, Infall
     Ok(Response::new(WordsBody(vec!["", " plain hyper", if body.is_empty() { "hello" } else { "thanks" }])))
 }
 
-/// Runs a server behind `layer` until the test's runtime ends. `peer` returns the address to record for a connection.
+/// Runs a server behind `layer` until the test's runtime shuts down. `peer` returns the address to record for a
+/// connection.
 async fn serve(layer: RateLimitLayer, peer: fn(SocketAddr) -> Option<PeerAddr>) -> SocketAddr {
     let (listener, address) = listen().await;
     let service = layer.layer(service_fn(words));

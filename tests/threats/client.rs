@@ -94,7 +94,7 @@ impl Answer {
     }
 }
 
-/// Serves `app` on `listener` until the test's runtime ends. Returns the port.
+/// Serves `app` on `listener` until the test's runtime shuts down. Returns the port.
 pub(crate) fn serve(app: Router, listener: TcpListener) -> u16 {
     let port = listener.local_addr().expect("expected an address").port();
     tokio::spawn(async move {

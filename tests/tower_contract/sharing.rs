@@ -14,7 +14,7 @@ use crate::contract_service::ContractService;
 
 const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
 
-/// Compiles only if the types of the layer and the service contain no closures or `impl Trait`, which have no names.
+/// Compiles only if the types of the layer and the service can be named, so they contain no closures or `impl Trait`.
 struct Site {
     layer: RateLimitLayer,
     service: RateLimit<ContractService>,

@@ -42,7 +42,7 @@ pub(crate) fn policies() -> Vec<Policy> {
 pub(crate) struct Reference(HashMap<(String, u64), Vec<State>>);
 
 impl Reference {
-    /// Checks the decisions of a call with one charge against the results of `step` for each quota.
+    /// Checks that the decisions of a call with a single charge match the results of `step` for each quota.
     pub(crate) fn check(&mut self, policy: &Policy, key: u64, ask: Ask, decisions: &Decisions, store: bool) {
         let states = self.0.entry((policy.name().to_string(), key)).or_default();
         states.resize(policy.quotas().len(), State::default());

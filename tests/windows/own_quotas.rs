@@ -74,7 +74,7 @@ fn alternating_quotas_exceed_the_largest_by_at_most_its_capacity() {
             }
             clock.advance(SECOND / 10);
         }
-        // The quota "5/s" admits the most tokens in a minute: 5 + 300.
+        // The quota "5/s" allows the most requests in a minute: 5 + 300.
         assert!(admitted <= 305 + 5, "{admitted} admitted under {policy:?}");
     }
 }

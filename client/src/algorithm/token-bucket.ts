@@ -34,7 +34,7 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
 
     spent: (row, now) => Math.max(row.spent - repaid(since(row.ts, now)), 0),
 
-    // `spent() <= level` would round once more, because it subtracts first.
+    // `spent() <= level` would add another rounding, because it subtracts first.
     within: (row, now, level) => row.spent - level <= repaid(since(row.ts, now)),
 
     when(row, level) {

@@ -76,7 +76,7 @@ const MAX_BATCH: usize = 128;
 /// The maximum number of rows per script call. Their keys must fit on the Lua stack.
 const MAX_ROWS: usize = 1000;
 
-/// The maximum number of waiting operations. Any more than this could not be decided before their deadlines.
+/// The maximum number of waiting operations. More operations could not be decided before their deadlines.
 const MAX_WAITING: usize = 100_000;
 
 const MAX_REDIRECTIONS: u32 = 4;
@@ -196,7 +196,7 @@ impl Batcher {
             return batch.fail(|| circuit_open_error(reason.clone()));
         }
         let connection = self.link.generation();
-        // Only operations that must run can have less than half of their deadline left. They are given half of it.
+        // An operation that must run may have less than half of its time left. It is then given half of the full time.
         let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
         match timeout(left, self.call(&batch)).await {
             Ok(Ok(reply)) => {

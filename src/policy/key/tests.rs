@@ -117,7 +117,7 @@ fn equal_keys_have_equal_hashes() {
 }
 
 #[test]
-fn an_integer_is_the_same_key_in_every_width() {
+fn an_integer_is_the_same_key_regardless_of_its_width() {
     assert_eq!(Key::from(0u8), Key::from(0i64));
     assert_eq!(Key::from(7u8), Key::from(7i64));
     assert_eq!(Key::from(u128::MAX), Key::from(u128::MAX));
