@@ -212,7 +212,7 @@ function tokenBucket({ rate, period, capacity }) {
       return repaid(since(ts, now)) >= spent ? { ...row, spent: 0, ts: Math.max(row.ts, now) } : { ...row, spent, ts };
     },
     spent: (row, now) => Math.max(row.spent - repaid(since(row.ts, now)), 0),
-    // `spent() <= level` would round once more, because it subtracts first.
+    // `spent() <= level` would add another rounding, because it subtracts first.
     within: (row, now, level) => row.spent - level <= repaid(since(row.ts, now)),
     when(row, level) {
       const debt = row.spent - level;
