@@ -12,8 +12,9 @@ only=${1:-} check=false
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/proof/target}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-mkdir "$copy/proof"
+mkdir "$copy/proof" "$copy/tests"
 cp -r src "$copy/src"
+cp -r tests/support "$copy/tests/support"
 cp Cargo.toml README.md "$copy/"
 cp -r proof/Cargo.toml proof/Cargo.lock proof/build.rs "$copy/proof/"
 faults=0
