@@ -19,7 +19,7 @@ const MODULES: [(&str, u8); 15] = [
     // The following two modules contain only re-exports.
     ("key", 6),
     ("protection", 6),
-    // The following module contains the synchronization primitives, which models replace with loom's.
+    // The following module contains the synchronization primitives, which are replaced when models are run.
     ("sync", 0),
     ("docs", 0),
 ];

@@ -13,8 +13,8 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * Returns the status of a limit for requests that cost `count` tokens, and the store's functions. The component
- * re-renders only when the status changes.
+ * Returns the status of a limit for requests that cost `count` tokens, and the store's `check`, `spend`, `observe` and
+ * `refresh`. The component re-renders only when the status changes.
  *
  * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
  * next snapshot arrives.

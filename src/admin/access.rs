@@ -38,8 +38,8 @@ impl Operator {
     }
 }
 
-/// Returns an authorization function for [`Admin::new`] that accepts fixed bearer tokens. Tokens are compared in
-/// constant time.
+/// Returns an authorization function for [`Admin::new`] that accepts fixed bearer tokens. The time that a
+/// comparison takes reveals nothing about the tokens.
 ///
 /// # Panics
 /// Panics if two tokens are equal, or if a token, once trimmed, is shorter than 16 bytes or contains anything but

@@ -71,7 +71,8 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it differs from all known policies with its name, returns the quotas of the first one.
+    /// Adds a policy. If other policies with its name are known, and it differs from all of them, returns the quotas of
+    /// the first one, unless [`MAX_PER_NAME`] are known.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);

@@ -278,8 +278,9 @@ impl<'a> Failed<'a> {
     }
 }
 
-/// A charge that the caller has settled, passed to [`Observer::settled`]. On a remote backend, the settlement may still
-/// fail or give back only some of the tokens; see [what can be given back](crate::Receipt#what-can-be-given-back).
+/// A charge that is settled or given back, passed to [`Observer::settled`]. The settlement may give back only some of
+/// the tokens, and may still fail on a remote backend; see [what can be given
+/// back](crate::Receipt#what-can-be-given-back).
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
     pub(super) decision: &'a Decision,

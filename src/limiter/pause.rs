@@ -1,4 +1,4 @@
-//! Pausing rows. While a row is paused, nothing is charged to it, and calls are held or denied.
+//! Pausing rows. While a row is paused, enforced calls are held or denied, and charge nothing to it.
 
 use std::time::Duration;
 

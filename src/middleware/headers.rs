@@ -63,7 +63,8 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
         Ok(known) => panic!("tollgate: the header name {name:?} is not in lower case; write {:?}", known.as_str()),
         Err(_) => {
             panic!(
-                "tollgate: expected a header name made of letters, digits and \"-\" (such as \"x-api-key\"), found {name:?}"
+                "tollgate: expected a header name made of letters, digits and \"-\" (such as \"x-api-key\"), found \
+                 {name:?}"
             )
         }
     }

@@ -184,7 +184,7 @@ impl TopKeys {
         self.total
     }
 
-    /// Returns the maximum number of charges that a key without a counter can have had. This is 0 until a shard of
+    /// Returns the maximum number of charges that a key without a counter can have had. This is 0 until one group of
     /// the sketch is full.
     pub const fn max_error(&self) -> u64 {
         self.max_error

@@ -45,7 +45,8 @@ use crate::policy::PolicyName;
 ///   reason to see only the policies that did.
 /// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
 /// - **Rate**: [`per_second`](Tracing::per_second) limits the events that have the field `suppressed`, which is the
-///   number of events omitted since the last logged event. Policies after the first 512 share one limit.
+///   number of events omitted since the last logged event. Policies after the first 512
+///   share one limit for each kind of event.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
@@ -83,8 +84,9 @@ impl Tracing {
         self
     }
 
-    /// Sets the maximum number of denials, failures and `near_limit` events logged per second for each policy. The same
-    /// maximum applies to blocks, across all policies. Defaults to 10. With `u32::MAX`, all of these events are logged.
+    /// Sets the maximum number of events of each kind that are logged per second: denials, failures and `near_limit`
+    /// events for each policy, and blocks across all policies. Defaults to 10. With `u32::MAX`, all of these events are
+    /// logged.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;

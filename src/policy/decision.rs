@@ -43,7 +43,7 @@ pub struct Decision {
     decided_by: DecidedBy,
     denied_rule: Option<Arc<DenyRule>>,
     charged: bool,
-    /// If the quota has several shards, the rows that a check found: one for each shard that was read.
+    /// After a check that has read several shards, the rows of this quota: one for each shard that was read.
     shards: Option<ShardRows>,
     /// Whether this charge is in shadow mode and its call was let through instead of denied.
     shadowed: bool,

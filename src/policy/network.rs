@@ -32,7 +32,8 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
             }
             None => Ok(IpNet::V6(v6)),
         },
-        // This network would match no address, because canonical addresses are never IPv4-mapped.
+        // This network contains the IPv4-mapped addresses but would not match them, because addresses are compared in
+        // canonical form, which is never IPv4-mapped.
         Ok(IpNet::V6(v6)) if v6.addr().to_ipv4_mapped().is_some() => Err(invalid()),
         Ok(IpNet::V6(v6)) if is_well_known(v6.addr()) => Err(CidrError::new(text, ALL_OF_IPV4)),
         Ok(network) => Ok(network),

@@ -14,8 +14,8 @@ pub enum DecidedBy {
     Limiter,
     /// The limiter's [block cache](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
-    /// A [lease](crate::Policy::leases). After the backend has granted few of the requested tokens, the process pauses
-    /// before it contacts the backend again. Denials during this pause also have this value.
+    /// A [lease](crate::Policy::leases). After the backend has granted few of the tokens requested for a key, the
+    /// process pauses before it requests tokens for that key again. A denial because of this pause also has this value.
     Lease,
 }
 

@@ -147,8 +147,8 @@ impl Model {
     }
 
     /// Returns the first instant at or after `now` at which the ask is granted if nothing else is spent. An ask that is
-    /// granted at one instant is also granted at every later one. For fixed windows, this holds only within a window,
-    /// and from the end of one window to the end of the next, so the search finds the window first.
+    /// granted at one instant is also granted at every later one. For fixed windows, this holds only for the
+    /// instants of one window, and for the last instants of all windows, so the search finds the window first.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

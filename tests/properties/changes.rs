@@ -1,5 +1,5 @@
-//! Quotas that change or alternate on one row stay within a joint bound. An upgrade takes effect immediately. After a
-//! downgrade, denials last at most as long as the old quota would take to repay the debt.
+//! Quotas that change or alternate on one row admit a bounded number of tokens together. An upgrade takes effect
+//! immediately. After a downgrade, denials last at most as long as the old quota would take to repay the debt.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Charges are never retried. Settlements and resets take effect without being awaited.
+//! A charge that may have been made is never sent again. Settlements and resets take effect without being awaited.
 
 use std::time::{Duration, Instant};
 

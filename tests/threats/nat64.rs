@@ -109,7 +109,7 @@ fn networks_that_can_never_match_behind_nat64_are_rejected() {
     for prefix in ["2001:db8::/33", "192.0.2.0/24", "2001:db8::1/96", "2001:db8::", "everything"] {
         assert!(error(client_ip().try_nat64([prefix])).contains("is not a NAT64 prefix"), "{prefix}");
     }
-    // These networks cover all clients behind NAT64, but those clients are identified by their IPv4 addresses.
+    // These networks cover the well-known NAT64 prefix, but clients behind it are identified by their IPv4 addresses.
     for network in ["64:ff9b::/96", "64:ff9b::/64"] {
         assert!(error(client_ip().try_trust([network])).contains("IPv4"), "{network}");
         assert!(DenyRule::network(network).unwrap_err().to_string().contains("IPv4"), "{network}");

@@ -69,15 +69,12 @@ impl Limited {
         let answer = self.server.connect()?.get("limited", &query)?;
         print(&answer, self.server.json, |out| {
             if answer["has_top"] == false {
-                _ = writeln!(out, "the program does not count refusals per key; see `Admin::top`");
+                _ = writeln!(out, "the program does not count charges per key; see `Admin::top`");
             }
             for key in list(&answer["keys"]) {
                 let name = if key["text"].is_null() { &key["key"] } else { &key["text"] };
-                let now = match key["allowed"] == true {
-                    true => "allowed now".to_owned(),
-                    false => format!("{}, allowed in {}", text(&key["reason"]), duration(&key["retry_after_ms"])),
-                };
-                _ = writeln!(out, "{} under {}: {} refused, {now}", text(name), text(&key["policy"]), key["refused"]);
+                let (policy, now) = (text(&key["policy"]), outcome_now(key));
+                _ = writeln!(out, "{} under {policy}: {} refused, {now}", text(name), key["refused"]);
             }
             _ = writeln!(out, "blocks: {}", answer["blocks_total"]);
             list(&answer["blocks"]).iter().for_each(|block| _ = writeln!(out, "  {}", block_line(block)));
@@ -86,6 +83,17 @@ impl Limited {
         });
         Ok(0)
     }
+}
+
+/// Returns whether the key's next request would be allowed and, if not, why, and when to retry. A key on a deny list has
+/// no time to retry.
+fn outcome_now(key: &Value) -> String {
+    if key["allowed"] == true {
+        return "allowed now".to_owned();
+    }
+    let reason = text(&key["reason"]);
+    let wait = &key["retry_after_ms"];
+    if wait.is_null() { reason } else { format!("{reason}, retry in {}", duration(wait)) }
 }
 
 fn block_line(block: &Value) -> String {
@@ -194,4 +202,19 @@ pub(super) fn print(answer: &Value, json: bool, write: impl FnOnce(&mut String))
         }
     }
     print!("{shown}");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_key_on_a_deny_list_has_no_time_to_retry() {
+        let limited = |wait: Value| json!({ "allowed": false, "reason": "deny_list", "retry_after_ms": wait });
+        assert_eq!(outcome_now(&limited(Value::Null)), "deny_list");
+        assert_eq!(outcome_now(&limited(json!(1500))), "deny_list, retry in 1.5 s");
+        assert_eq!(outcome_now(&json!({ "allowed": true })), "allowed now");
+    }
 }

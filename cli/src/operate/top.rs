@@ -75,9 +75,7 @@ fn draw(terminal: &Term, answer: &Value, failed: Option<&str>) -> std::io::Resul
 fn table(answer: &Value, failed: Option<&str>) -> Vec<String> {
     let state = match failed {
         Some(error) => format!("{error} (retrying; the table is out of date)"),
-        None if answer["has_top"] == false => {
-            "the program does not count refusals per key; see `Admin::top`".to_owned()
-        }
+        None if answer["has_top"] == false => "the program does not count charges per key; see `Admin::top`".to_owned(),
         None => format!("charges since the start of {}", scope(&answer["scope"])),
     };
     let mut lines = vec![state, format!("{:>12} {:>12}  key", "requested", "refused")];

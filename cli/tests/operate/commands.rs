@@ -15,7 +15,7 @@ fn a_limited_key_is_found_explained_and_reset() {
     service.request("ada", 8);
     let (code, out, error) = service.tollgate(&["limited"]);
     assert_eq!((code, &*error), (0, ""));
-    assert!(out.starts_with("path(name):ada under hello: 3 refused, quota_exceeded, allowed in "), "{out}");
+    assert!(out.starts_with("path(name):ada under hello: 3 refused, quota_exceeded, retry in "), "{out}");
     assert!(out.contains("\nblocks: 0\n"), "{out}");
 
     let (code, out, _) = service.tollgate(&["why", ADA]);

@@ -71,7 +71,8 @@ impl Rows<'_> {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // A lookup examines only the rows in the group whose tag matches the hash. Together, the tags cover every row.
+        // A lookup examines the rows of the group that have the hash's tag. If the group has no empty slot, it also
+        // examines the next groups. Together, the tags cover every row.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {

@@ -196,7 +196,7 @@ impl Batcher {
             return batch.fail(|| circuit_open_error(reason.clone()));
         }
         let connection = self.link.generation();
-        // An operation that must run may have less than half of its time left. It is then given half of the full time.
+        // Only an operation that must run can have less than half of the deadline left. It is given that half.
         let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
         match timeout(left, self.call(&batch)).await {
             Ok(Ok(reply)) => {

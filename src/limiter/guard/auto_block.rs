@@ -37,7 +37,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
 /// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). A denial
 ///   counts only if it is enforced and due to a quota. Checks do not count, nor do calls whose future is dropped
-///   before it completes.
+///   before a remote backend has answered.
 /// - **Processes**: each process counts its own denials. On a shared backend, a block takes effect in all processes
 ///   within a second. [Escalation](AutoBlock::escalate) also counts the blocks made by other processes.
 #[derive(Clone, Debug, PartialEq, Eq)]

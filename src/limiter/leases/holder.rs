@@ -34,8 +34,8 @@ struct HeldLease {
     deadline: Micros,
 }
 
-/// The row from the last answer. `seen` is the time of the answer on the server's clock, and `answered` is the same time
-/// on the local clock.
+/// The row from the last answer. `seen` is when the server read the row, on its clock. `answered` is when the answer
+/// arrived, on the local clock.
 #[derive(Clone, Copy, Debug)]
 struct KnownRow {
     state: State,

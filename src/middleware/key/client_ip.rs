@@ -126,7 +126,7 @@ impl ClientIp {
     }
 
     /// Reads `Forwarded` (RFC 7239) from [trusted](ClientIp::trust) proxies instead of `X-Forwarded-For`. Unless
-    /// `trust` or [`trust_hops`](ClientIp::trust_hops) is set, every request is refused with 500.
+    /// `trust` or at least one [hop](ClientIp::trust_hops) is set, every request is refused with 500.
     #[must_use]
     pub fn from_forwarded(mut self) -> ClientIp {
         self.header = AddressHeader::Forwarded;
@@ -135,7 +135,8 @@ impl ClientIp {
 
     /// Reads a header that contains a single address and that [trusted](ClientIp::trust) proxies always overwrite, such
     /// as `cf-connecting-ip`, `x-real-ip` or `cloudfront-viewer-address`. If the header is repeated, the proxy counts
-    /// as the client. Unless `trust` or [`trust_hops`](ClientIp::trust_hops) is set, every request is refused with 500.
+    /// as the client. Unless `trust` or at least one [hop](ClientIp::trust_hops) is set, every request is refused with
+    /// 500.
     ///
     /// # Panics
     /// Panics if `name` is not a lower-case header name.

@@ -75,7 +75,7 @@ impl Clock for DelayedClock {
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
     // If the clock were read before locking, another thread could meanwhile write the row at a later time. The row
-    // would then be ahead of this thread's time and count as unspent.
+    // would then be ahead of this thread's time, and could count as unspent.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
