@@ -35,7 +35,7 @@ async fn a_new_request_gets_the_earliest_canceled_reservation() {
     for slot in 4..10 {
         queue.at(ms(100 * slot)).await;
     }
-    // Request 21 proceeds exactly when request 11, the first to be canceled, would have been due.
+    // Request 21 proceeds exactly when request 11 would have been due, the earliest of the canceled ones.
     queue.at(ms(1000) - MICRO).await;
     assert_eq!(queue.passed().len(), 10);
     queue.at(ms(1000)).await;
