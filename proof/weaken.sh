@@ -144,7 +144,7 @@ weaken 'manual blocks: looked up before the lock is taken' limiter/guard/manual_
     guard::models::two_manual_blocks_on_the_same_caller_count_once
 weaken 'manual blocks: the flag is not set' limiter/guard/manual_blocks.rs \
     's/self\.any\.store\(true, Ordering::Release\);//' \
-    guard::models::manual_blocks_are_visible_to_later_calls
+    limiter::models::whole::no_call_is_allowed_once_a_block_takes_effect
 
 # Whole limiters.
 weaken 'decisions: blocks are not checked' limiter/decide.rs \
@@ -172,7 +172,7 @@ weaken 'calls of several rows: the shards are locked in the order of the call' b
 weaken 'overflow rows: the shard is unlocked between reading and writing' backend/memory/call.rs "$relock" \
     memory::models::newcomers_to_full_shards_share_a_quota_and_do_not_deadlock
 weaken 'settlement of a row: the shard is unlocked between reading and writing' backend/memory/mod.rs \
-    's/(let mut row = call\.load\(.*?\);\n)/$1        drop(call);\n        let mut call = LockedCall::new(\&self.table, std::iter::once(\&settlement.row));\n/' \
+    's/(let mut row = call\.load\(.*?\);\n)/$1        drop(call);\n        let mut call = LockedCall::new(\&self.table, std::iter::once((\&settlement.row, *window)));\n/' \
     memory::models::three_concurrent_operations_are_linearizable
 
 exit $((faults > 0))
