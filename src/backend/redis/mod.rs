@@ -114,7 +114,7 @@ impl RedisBackend {
         self.row_key(row.policy, row.key).into_bytes().into()
     }
 
-    /// Returns the slot of a key, or 0 if there is no cluster.
+    /// Returns the slot of a key, or 0 if the server is not a cluster.
     fn slot(&self, key: Digest) -> u16 {
         if self.batcher.link.has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
     }
