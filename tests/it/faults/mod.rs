@@ -1,0 +1,2 @@
+//! Known faults. Each test asserts today's wrong behavior, and says what is right. Whoever mends a fault turns its test
+//! round.

@@ -1,0 +1,1 @@
+//! Random histories over all features at once.

@@ -1,0 +1,3 @@
+//! Tests that start Redis or Valkey servers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
