@@ -36,6 +36,7 @@ use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tollgate::key::{self, Extraction, KeyExtractor};
+use tollgate::policy::Enforce;
 use tollgate::{HOUR, Policy, Quota, RateLimitLayer, RateLimitStatus};
 
 const API: Policy = Policy::new("api", Quota::token_bucket(3, HOUR));
@@ -56,11 +57,12 @@ fn caller(request: &Parts) -> Extraction {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let limits = RateLimitLayer::new(API, caller).shadow_header("x-ratelimit-shadow").with_status(); // for `count`
-    let limits = match std::env::args().nth(1) {
-        None => limits.shadow(),
-        Some(share) => limits.enforce_share(share.parse()?),
+    let enforce = match std::env::args().nth(1) {
+        None => Enforce::Never,
+        Some(share) => Enforce::Share(share.parse()?),
     };
+    let api = API.try_enforce(enforce)?;
+    let limits = RateLimitLayer::new(api, caller).shadow_header("x-ratelimit-shadow").with_status(); // for `count`
 
     let shadowed = Shadowed::default();
     let app = Router::new()
@@ -78,7 +80,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn count(State(shadowed): State<Shadowed>, status: RateLimitStatus, request: Request, next: Next) -> Response {
-    if status.is_shadowed() {
+    if status.decisions().is_shadowed() {
         shadowed.fetch_add(1, Ordering::Relaxed);
     }
     next.run(request).await

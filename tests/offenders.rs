@@ -76,7 +76,7 @@ impl Flood {
 
     /// Makes a call that costs more than the capacity, so it is denied and stores no row.
     fn offend(&self, key: impl Into<Subject>) -> Reason {
-        now(self.limiter.try_acquire(&ONE, key).cost(2).send()).reason()
+        now(self.limiter.try_acquire(&ONE, key).cost(2)).reason()
     }
 
     fn worst(&self, number: u64) -> Reason {

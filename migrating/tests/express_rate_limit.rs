@@ -74,7 +74,7 @@ fn each_key_has_its_own_window_start() {
     let mut waits = Vec::new();
     for key in 0..50_u64 {
         let wait = |limiter: &RateLimiter| {
-            (0..101).filter_map(|_| limiter.try_limit_now(&policy, key).ok()?.into_result().err()?.retry_after()).next()
+            (0..101).filter_map(|_| limiter.limit_now(&policy, key).err()?.denied()?.retry_after()).next()
         };
         let waits_here = wait(&one).expect("the 101st is denied");
         assert_eq!(Some(waits_here), wait(&other));

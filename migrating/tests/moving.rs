@@ -8,12 +8,13 @@ use tollgate::{
     HeaderFamily, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter,
     key::{self, Secret},
     middleware::ResetUnit,
+    policy::Enforce,
 };
 use tollgate_migrating::{get as request, send};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
-const API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE).capacity(5));
+const SHADOW: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE).capacity(5)).enforce(Enforce::Never);
 
 fn theirs() -> Router {
     let config = GovernorConfigBuilder::default().per_second(2).burst_size(5).finish().unwrap();
@@ -22,7 +23,7 @@ fn theirs() -> Router {
 
 #[tokio::test]
 async fn an_outer_shadow_layer_marks_requests_that_the_inner_layer_refuses() {
-    let shadow = RateLimitLayer::new(API, key::client_ip()).shadow().shadow_header("x-ratelimit-shadow");
+    let shadow = RateLimitLayer::new(SHADOW, key::client_ip()).shadow_header("x-ratelimit-shadow");
     let app = theirs().layer(shadow);
     let mut responses = Vec::new();
     for _ in 0..6 {
@@ -36,7 +37,7 @@ async fn an_outer_shadow_layer_marks_requests_that_the_inner_layer_refuses() {
 
 #[tokio::test]
 async fn an_inner_shadow_layer_sees_only_requests_that_the_outer_layer_allows() {
-    let shadow = RateLimitLayer::new(API, key::client_ip()).shadow().shadow_header("x-ratelimit-shadow");
+    let shadow = RateLimitLayer::new(SHADOW, key::client_ip()).shadow_header("x-ratelimit-shadow");
     let config = GovernorConfigBuilder::default().per_second(2).burst_size(5).finish().unwrap();
     let app = Router::new().route("/", get(|| async { "hello" })).layer(shadow).layer(GovernorLayer::new(config));
     for _ in 0..20 {
@@ -58,9 +59,9 @@ async fn two_layers_on_one_route_need_an_explicit_error_type() {
         let login = login.layer::<_, Infallible>(GovernorLayer::new(theirs.clone())).layer(ours);
         Router::new().route("/login", login).layer(GovernorLayer::new(theirs_outside.clone()))
     };
-    let login =
-        || RateLimitLayer::new(Policy::new("login", Quota::token_bucket(1, MINUTE).capacity(3)), key::client_ip());
-    let shadow = app(login().shadow().shadow_header("x-shadow-login"));
+    const LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, MINUTE).capacity(3));
+    let shadow = RateLimitLayer::new(LOGIN.enforce(Enforce::Never), key::client_ip());
+    let shadow = app(shadow.shadow_header("x-shadow-login"));
     for i in 0..5 {
         let response = send(&shadow, request("/login", "203.0.113.9")).await;
         let marked = (response.status.as_u16(), response.header("x-shadow-login"));
@@ -71,7 +72,8 @@ async fn two_layers_on_one_route_need_an_explicit_error_type() {
 
     // If tollgate enforces its limit, the outer layer overwrites the headers of tollgate's refusals, so one response
     // mixes the headers of two limiters.
-    let enforced = app(login().headers(HeaderFamily::XRateLimit(ResetUnit::Seconds)));
+    let enforced = RateLimitLayer::new(LOGIN, key::client_ip());
+    let enforced = app(enforced.headers(HeaderFamily::XRateLimit(ResetUnit::Seconds)));
     for _ in 0..3 {
         assert_eq!(send(&enforced, request("/login", "198.51.100.1")).await.status, 200);
     }
@@ -81,15 +83,11 @@ async fn two_layers_on_one_route_need_an_explicit_error_type() {
 }
 
 #[tokio::test]
-async fn two_layers_on_one_limiter_enforce_for_the_same_clients() {
-    let secret = || Secret::new([7; 16]);
-    let limiter = || RateLimiter::builder(MemoryBackend::new()).secret(secret()).build();
-    let (one, after_a_restart) = (limiter(), limiter());
-    let quota = || Quota::token_bucket(1, MINUTE);
-    let layer = |policy: &'static str, limiter: &RateLimiter| {
-        RateLimitLayer::new(Policy::new(policy, quota()), key::client_ip()).limiter(limiter).enforce_share(0.5)
-    };
-    let enforced_for = async |layer: RateLimitLayer| {
+async fn a_share_is_enforced_for_the_same_clients_after_a_restart() {
+    let limiter = || RateLimiter::builder(MemoryBackend::new()).secret(Secret::new([7; 16])).build();
+    let enforced_for = async |limiter: RateLimiter| {
+        let policy = Policy::new("api", Quota::token_bucket(1, MINUTE)).enforce(Enforce::Share(0.5));
+        let layer = RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter);
         let app = Router::new().route("/", get(|| async { "hello" })).layer(layer);
         let mut refused = Vec::new();
         for i in 0..100 {
@@ -99,11 +97,9 @@ async fn two_layers_on_one_limiter_enforce_for_the_same_clients() {
         }
         refused
     };
-    let chosen = enforced_for(layer("api", &one)).await;
+    let chosen = enforced_for(limiter()).await;
     assert!((20..80).contains(&chosen.iter().filter(|it| **it).count()));
-    assert_eq!(chosen, enforced_for(layer("login", &one)).await);
-    assert_eq!(chosen, enforced_for(layer("api", &after_a_restart)).await);
-    // With different secrets, the layers choose different clients.
-    let own = layer("login", &RateLimiter::default());
-    assert_ne!(chosen, enforced_for(own).await);
+    assert_eq!(chosen, enforced_for(limiter()).await);
+    // With another secret, other clients are chosen.
+    assert_ne!(chosen, enforced_for(RateLimiter::default()).await);
 }

@@ -21,7 +21,7 @@ use crate::policy::{Allowed, Signals};
 /// let limiter = RateLimiter::default();
 /// let tokens = || limiter.acquire(&TOKENS, "ada").cost(800);
 /// tokens().check().await?; // spends nothing
-/// assert_eq!(tokens().send().await?.remaining(), 200); // the same as `tokens().await`
+/// assert_eq!(tokens().await?.remaining(), 200);
 ///
 /// // Reserve tokens that are not available yet.
 /// assert!(tokens().cost(400).reserve_within(MINUTE).await.is_err());
@@ -35,7 +35,7 @@ use crate::policy::{Allowed, Signals};
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[must_use = "a call does nothing until it is awaited or sent"]
+#[must_use = "a call does nothing until it is awaited"]
 pub struct Acquire<'a, T = Result<Allowed, LimitError>> {
     limiter: &'a RateLimiter,
     charge: Charge<'a>,
@@ -86,20 +86,12 @@ impl<'a, T> Acquire<'a, T> {
         self
     }
 
-    /// Like [`send`](Acquire::send), but spends nothing. The result describes the current state.
+    /// Makes the same decision as awaiting the call, but spends nothing. The result describes the current state.
     ///
     /// # Errors
     /// Fails if the backend cannot decide. A call from [`acquire`](RateLimiter::acquire) also fails if it is denied.
     pub fn check(self) -> DecisionFuture<T> {
         self.decide(false)
-    }
-
-    /// Sends the call to the limiter, which makes the charge. Awaiting the call has the same effect.
-    ///
-    /// # Errors
-    /// Fails in the same cases as [`check`](Acquire::check).
-    pub fn send(self) -> DecisionFuture<T> {
-        self.decide(true)
     }
 }
 
@@ -194,6 +186,6 @@ impl<T> IntoFuture for Acquire<'_, T> {
     type IntoFuture = DecisionFuture<T>;
 
     fn into_future(self) -> DecisionFuture<T> {
-        self.send()
+        self.decide(true)
     }
 }

@@ -23,8 +23,6 @@ use crate::policy::{DecidedBy, Decision, Decisions, Key, Part, Policy, Signals, 
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) take: bool,
-    /// Whether a denial is enforced. If not, the denial is only reported (shadow mode).
-    pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
     /// Whether deny lists, blocks and pauses can deny the call.
@@ -36,7 +34,7 @@ pub(crate) struct CallContext<'a> {
 
 impl<'a> CallContext<'a> {
     pub(crate) fn of(take: bool, signals: &'a Signals) -> CallContext<'a> {
-        CallContext { take, enforced: true, waits: true, guarded: true, patience: Duration::ZERO, signals }
+        CallContext { take, waits: true, guarded: true, patience: Duration::ZERO, signals }
     }
 }
 
@@ -103,7 +101,7 @@ impl RateLimiter {
         context: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
         let Inner { guard, .. } = &*self.inner;
-        let CallContext { take, enforced, waits, guarded, patience, signals } = context;
+        let CallContext { take, waits, guarded, patience, signals } = context;
 
         // 1. Resolve the row and the quotas of each charge. Quotas set at run time take precedence, followed by the
         //    caller's own, the tier's and the policy's. If the caller has its own quotas, `changed.quotas`
@@ -131,7 +129,7 @@ impl RateLimiter {
             let quotas = changed.quotas.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
             let enforce = changed.enforcement.unwrap_or(policy.enforcement());
-            let enforced = enforced && enforce.covers(|| row.lasting_digest());
+            let enforced = enforce.covers(|| row.lasting_digest());
             let leased = policy.uses_leases();
             for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
                 takes.push(Take::part(

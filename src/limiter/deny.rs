@@ -47,12 +47,11 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// To deny an address, add a network rule for it, such as a /32. A rule for [`Key::anonymous`] matches all callers
 /// without a key.
 ///
-/// When a layer wraps a service, it panics if it can never apply one of the rules. The message explains what to add. A
-/// rule with the wrong type of key is not detected if the layer's keys come from a closure, an extractor with [`map`]
-/// or a custom extractor. Unmatchable rules that are added later are counted in
-/// [`Stats::mistakes`](crate::limiter::Stats::mistakes). Each kind of unmatchable rule is
-/// [reported](crate::observe::Observer::mistake) once. If another layer or a handler applies the rules, turn the check
-/// off with [`ignore_unmatched_deny_rules`](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// Rules that a layer can never apply are counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), when the
+/// layer wraps a service or when they are added later. Each kind of unmatchable rule is
+/// [reported](crate::observe::Observer::mistake) once, with a text that explains what to add to the layer. Ignore the
+/// report if another layer or a handler with the same limiter applies the rules. A rule with the wrong type of key is
+/// not detected if the layer's keys come from a closure, an extractor with [`map`] or a custom extractor.
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]

@@ -40,6 +40,7 @@ mod tests;
 mod tier_names;
 mod waiting;
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 
 use self::block_cache::BlockCache;
@@ -146,7 +147,7 @@ impl RateLimiter {
     /// # Errors
     /// Fails if the call is denied, or if the backend fails and the policy's [`FailureMode`] does not allow the call.
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
-        self.acquire(policy, subject).send()
+        self.acquire(policy, subject).into_future()
     }
 
     /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if the decision
@@ -162,7 +163,7 @@ impl RateLimiter {
     /// # Errors
     /// Fails if the backend cannot decide.
     pub fn try_limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture<Result<Decision, Error>> {
-        self.try_acquire(policy, subject).send()
+        self.try_acquire(policy, subject).into_future()
     }
 
     /// Like [`limit`](RateLimiter::limit), but for code that cannot await, such as a gRPC interceptor.
@@ -171,18 +172,10 @@ impl RateLimiter {
     /// Fails if the call is denied, or if the backend cannot decide. If a remote backend would have to decide, the
     /// error's kind is [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
-        Ok(self.try_limit_now(policy, subject)?.into_result()?)
-    }
-
-    /// Like [`limit_now`](RateLimiter::limit_now), but returns a denial as a [`Decision`].
-    ///
-    /// # Errors
-    /// Fails if a remote backend would have to decide, or if the backend fails.
-    pub fn try_limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Decision, Error> {
         let none = Signals::new();
         let context = CallContext { waits: false, ..CallContext::of(true, &none) };
         let answer = self.decide(&[(policy, &subject.into(), Ask::cost(1))], context).try_ready();
-        future::only(self, answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
+        future::only_allowed(self, answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
     }
 
     /// Prepares a call with options, such as a [cost](Acquire::cost), a [reservation](Acquire::reserve), or a charge

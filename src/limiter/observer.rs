@@ -192,8 +192,8 @@ impl<'a> Decided<'a> {
         !self.check && self.outcome() != Outcome::Denied && self.decision.passes(share)
     }
 
-    /// Returns whether a denial is enforced. In the shadow mode of a [policy](crate::policy::Enforce) or
-    /// [layer](crate::RateLimitLayer::shadow), a [denied](Outcome::Denied) charge does not stop the call.
+    /// Returns whether a denial is enforced. In [shadow mode](crate::policy::Enforce), a
+    /// [denied](Outcome::Denied) charge does not stop the call.
     pub const fn is_enforced(&self) -> bool {
         self.decision.is_enforced()
     }

@@ -83,21 +83,12 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns a snapshot of a key's row and quota. As long as nothing is spent, later decisions can be computed from
-    /// it. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
+    /// Returns a snapshot of a key's row for each of the policy's [quotas](Quotas). As long as nothing is spent, later
+    /// decisions can be computed from it.
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.
-    pub async fn snapshot(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Snapshot, Error> {
-        let decision = self.try_acquire(policy, subject).cost(0).check().await?;
-        Ok(Snapshot::of(&decision))
-    }
-
-    /// Like [`snapshot`](RateLimiter::snapshot), but returns a snapshot for each of [several quotas](Quotas).
-    ///
-    /// # Errors
-    /// Fails if the backend fails and the failure mode is `Deny`.
-    pub async fn snapshots(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Vec<Snapshot>, Error> {
+    pub async fn snapshot(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Vec<Snapshot>, Error> {
         let decisions = self.try_check_all([Charge::new(policy, subject).cost(0)]).await?;
         Ok(decisions.iter().map(Snapshot::of).collect())
     }

@@ -15,7 +15,8 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// let limiter = RateLimiter::default();
 /// limiter.acquire(&API, "ada").cost(10).await?;
-/// let snapshot = limiter.snapshot(&API, "ada").await?;
+/// let snapshots = limiter.snapshot(&API, "ada").await?; // one for each of the policy's quotas
+/// let snapshot = &snapshots[0];
 /// assert_eq!(snapshot.available(snapshot.now()), 0);
 /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
 ///

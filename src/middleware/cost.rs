@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::maybe_ready::MaybeReady;
-
 #[derive(Clone)]
 pub(super) enum Cost {
     Fixed(u64),
     PerRequest(Arc<CostFn>),
 }
 
-type CostFn = dyn Fn(&Parts) -> MaybeReady<u64> + Send + Sync;
+type CostFn = dyn Fn(&Parts) -> u64 + Send + Sync;
 
 impl Default for Cost {
     fn default() -> Cost {
@@ -21,9 +19,9 @@ impl Default for Cost {
 }
 
 impl Cost {
-    pub(super) fn of(&self, parts: &Parts) -> MaybeReady<u64> {
+    pub(super) fn of(&self, parts: &Parts) -> u64 {
         match self {
-            Cost::Fixed(tokens) => MaybeReady::Ready(*tokens),
+            Cost::Fixed(tokens) => *tokens,
             Cost::PerRequest(cost) => cost(parts),
         }
     }

@@ -51,14 +51,13 @@ pub(super) struct RuleCharge {
     pub(super) cost: u64,
 }
 
-/// A [`RuleCharge`] whose subject or cost may not be known yet.
+/// A [`RuleCharge`] whose subject may not be known yet.
 struct PendingCharge {
     rule: usize,
     extraction: Extraction,
     /// The type name of the extension that the extractor needs, if the request lacks it.
     missing: Option<&'static str>,
-    /// If this is `None`, the layer's cost applies.
-    cost: Option<MaybeReady<u64>>,
+    cost: u64,
 }
 
 impl LayerOptions {
@@ -87,20 +86,20 @@ impl LayerOptions {
         let mut pending = chosen.chain(all_requests).map(|(index, route_cost)| {
             let rule = &self.rules[index];
             let (extraction, missing) = extract(rule, parts);
-            let cost = rule.cost.as_ref().map(|cost| cost.of(parts)).or(route_cost.map(MaybeReady::Ready));
+            let cost = rule.cost.as_ref().map(|cost| cost.of(parts)).or(route_cost).unwrap_or(cost);
             PendingCharge { rule: index, extraction, cost, missing }
         });
         let mut charges = RequestCharges::default();
         while let Some(next) = pending.next() {
-            match (next.extraction, next.cost.as_ref().unwrap_or(&cost)) {
-                (Extraction::Now(found), MaybeReady::Ready(cost)) => {
+            match next.extraction {
+                Extraction::Now(found) => {
                     self.report_missing(&found, next.missing);
-                    charges.add(self, next.rule, found, *cost);
+                    charges.add(self, next.rule, found, next.cost);
                 }
-                (extraction, _) => {
+                extraction => {
                     let rest = std::iter::once(PendingCharge { extraction, ..next }).chain(pending).collect();
                     let options = Arc::clone(self);
-                    return MaybeReady::pending(async move { charges.resolve(&options, rest, cost).await });
+                    return MaybeReady::pending(async move { charges.resolve(&options, rest).await });
                 }
             }
             if charges.key_error.is_some() {
@@ -157,7 +156,7 @@ impl LayerOptions {
         });
         let charges: SmallVec<[_; 2]> = charges.collect();
         let patience = longest.filter(|_| slot.is_some()).unwrap_or_default();
-        let context = CallContext { enforced, patience, ..CallContext::of(true, &signals) };
+        let context = CallContext { patience, ..CallContext::of(true, &signals) };
         let slot = slot.map(|slot| (slot, self.limiter.latest(patience)));
         match self.limiter.decide(&charges, context).try_ready() {
             Ok(answer) => MaybeReady::Ready(self.verdict(answer, enforced, slot)),
@@ -198,7 +197,7 @@ impl LayerOptions {
         if let Some(name) = self.shadow_header.as_ref().filter(|_| shadowed) {
             limit_headers.add(name.clone(), HeaderValue::from_static("denied"));
         }
-        let status = self.with_status.then(|| RateLimitStatus::new(decisions.clone(), shadowed));
+        let status = self.with_status.then(|| RateLimitStatus::new(decisions.clone()));
         Admission { limit_headers, status, settlement: None }
     }
 
@@ -215,7 +214,7 @@ impl LayerOptions {
         }
         Verdict::Admit(Admission {
             limit_headers,
-            status: self.with_status.then(|| RateLimitStatus::new(decisions, shadowed)),
+            status: self.with_status.then(|| RateLimitStatus::new(decisions)),
             settlement: self.with_receipt.then(|| self.settlement(Decisions::from_iter([]))),
         })
     }
@@ -224,16 +223,11 @@ impl LayerOptions {
         PendingSettlement { options: Arc::clone(self), receipt: Receipt::new(&self.limiter, decisions) }
     }
 
-    /// Returns whether both the layer and at least one of the policies enforce the limits for these charges.
+    /// Returns whether at least one policy is enforced for these charges. A request without charges counts as enforced.
     fn is_enforced(&self, charges: &[RuleCharge]) -> bool {
         let is_enforced =
             |charge: &RuleCharge| self.limiter.enforces(self.rules[charge.rule].policy(), &charge.subject);
-        self.layer_enforces(charges) && (charges.is_empty() || charges.iter().any(is_enforced))
-    }
-
-    pub(super) fn layer_enforces(&self, charges: &[RuleCharge]) -> bool {
-        let is_below = |charge: &RuleCharge, seed| self.limiter.digest(charge.subject.key()).seed() < seed;
-        self.enforced_below.is_none_or(|seed| charges.first().is_some_and(|charge| is_below(charge, seed)))
+        charges.is_empty() || charges.iter().any(is_enforced)
     }
 }
 
@@ -258,25 +252,11 @@ impl RequestCharges {
         }
     }
 
-    /// Adds the remaining charges, whose subjects and costs may be futures. The layer's cost is awaited at most once.
-    async fn resolve(
-        mut self,
-        options: &LayerOptions,
-        rest: Vec<PendingCharge>,
-        mut layer_cost: MaybeReady<u64>,
-    ) -> RequestCharges {
+    /// Adds the remaining charges, whose subjects may be futures.
+    async fn resolve(mut self, options: &LayerOptions, rest: Vec<PendingCharge>) -> RequestCharges {
         for PendingCharge { rule, extraction, cost, missing } in rest {
             let found = extraction.found().await;
             options.report_missing(&found, missing);
-            let cost = match (&found, cost) {
-                (Found::Skip | Found::Refuse(_), _) => 0,
-                (_, Some(own)) => own.resolve().await,
-                (_, None) => {
-                    let cost = layer_cost.resolve().await;
-                    layer_cost = MaybeReady::Ready(cost);
-                    cost
-                }
-            };
             self.add(options, rule, found, cost);
             if self.key_error.is_some() {
                 break;

@@ -39,8 +39,6 @@ pub(super) struct LayerOptions {
     pub(super) wait: Option<Duration>,
     pub(super) wait_jitter: Duration,
     pub(super) with_receipt: bool,
-    /// Limits are enforced for keys whose digest has a seed below this value or, if this is `None`, for all keys.
-    pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
     pub(super) grpc: bool,
@@ -82,7 +80,7 @@ impl LayerOptions {
     /// Checks for mistakes that can be detected before the first request, and registers the policies.
     #[track_caller]
     pub(super) fn check(&self) {
-        self.expect_matched_rules();
+        self.report_unmatched_rules();
         self.checked.get_or_init(|| {
             self.rules.iter().for_each(|rule| self.check_cost(rule, &self.cost));
             for (rules, cost) in self.choice.iter().flat_map(|choice| choice.fixed_costs()) {
@@ -181,7 +179,6 @@ impl fmt::Debug for LayerOptions {
         f.debug_struct("RateLimitLayer")
             .field("policies", &self.policies().collect::<Vec<_>>())
             .field("limiter", &self.limiter)
-            .field("enforced_below", &self.enforced_below)
             .field("headers", &self.headers)
             .field("status", &self.with_status)
             .finish_non_exhaustive()

@@ -1,7 +1,6 @@
 //! A rule of a layer: a policy, a key extractor and a cost.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use http::request::Parts;
 use super::cost::Cost;
 use super::items::PolicyItems;
 use super::key::KeyExtractor;
-use super::maybe_ready::MaybeReady;
 use super::on_response::{OnResponse, OnResponseFn};
 #[cfg(feature = "wait")]
 use super::options::expect_reservations;
@@ -67,7 +65,7 @@ impl Rule {
     /// Like [`RateLimitLayer::cost`](super::RateLimitLayer::cost), but only for this rule.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
-        self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));
+        self.cost = Some(Cost::PerRequest(Arc::new(cost)));
         self
     }
 
@@ -75,16 +73,6 @@ impl Rule {
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> Rule {
         self.cost = Some(Cost::Fixed(tokens));
-        self
-    }
-
-    /// Like [`RateLimitLayer::cost_async`](super::RateLimitLayer::cost_async), but only for this rule.
-    #[must_use]
-    pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> Rule
-    where
-        F: Future<Output = u64> + Send + 'static,
-    {
-        self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::pending(cost(parts)))));
         self
     }
 

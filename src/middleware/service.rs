@@ -38,10 +38,6 @@ impl<S> RateLimit<S> {
         RateLimit { inner, options }
     }
 
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
 }
 
 impl<S, B, R> Service<Request<B>> for RateLimit<S>

@@ -21,12 +21,11 @@ use crate::policy::{Decision, Decisions};
 #[derive(Clone, Debug)]
 pub struct RateLimitStatus {
     decisions: Arc<Decisions>,
-    shadowed: bool,
 }
 
 impl RateLimitStatus {
-    pub(super) fn new(decisions: Decisions, shadowed: bool) -> RateLimitStatus {
-        RateLimitStatus { decisions: Arc::new(decisions), shadowed }
+    pub(super) fn new(decisions: Decisions) -> RateLimitStatus {
+        RateLimitStatus { decisions: Arc::new(decisions) }
     }
 
     /// Returns one decision for each quota of each rule that applied to the request, in the order of the rules.
@@ -37,11 +36,5 @@ impl RateLimitStatus {
     /// Returns the decision that has the smallest share of its limit left, or `None` if no rule applied.
     pub fn tightest(&self) -> Option<&Decision> {
         self.decisions.tightest()
-    }
-
-    /// Returns whether the request would have been refused without the shadow mode of the
-    /// [layer](super::RateLimitLayer::shadow) or of a [policy](crate::policy::Enforce).
-    pub fn is_shadowed(&self) -> bool {
-        self.shadowed
     }
 }

@@ -45,17 +45,16 @@ impl LayerOptions {
             found = self.charges_of_all_rules(parts).await;
         }
         let RequestCharges { mut charges, key_error, .. } = found;
-        let enforced = self.layer_enforces(&charges);
         charges.retain(|charge| self.limiter.enforces(self.rules[charge.rule].policy(), &charge.subject));
         let limits = match key_error {
-            Some(error) if enforced => return Err(Cause::NoKey(error)),
-            None if enforced && !charges.is_empty() => {
+            Some(error) => return Err(Cause::NoKey(error)),
+            None if !charges.is_empty() => {
                 let signals = self.signals(parts).map_err(Cause::NoKey)?;
                 self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
-            // Limits in shadow mode are omitted: otherwise, a page that disables a button when a limit is reached
+            // Limits in shadow mode were omitted above: otherwise, a page that disables a button when a limit is reached
             // would enforce it.
-            _ => Vec::new(),
+            None => Vec::new(),
         };
         let now = match limits.first() {
             Some(limit) => limit.now(),

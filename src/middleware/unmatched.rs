@@ -1,5 +1,5 @@
-//! Detects deny rules that can never match in a layer. Such rules cause a panic when the layer is first added to a
-//! service. If they are added to the deny list later, they are reported as mistakes.
+//! Detects deny rules that can never match in a layer. They are reported as mistakes when the layer is first added to a
+//! service, or when they are added to the deny list later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,6 @@ use crate::policy::{DenyKind, DenyRule};
 
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedRules {
-    pub(super) ignored: bool,
     /// The version of the deny list at the last check: 1 plus the number of changes, or 0 before the first check.
     checked_version: AtomicU64,
 }
@@ -18,41 +17,21 @@ pub(super) struct UnmatchedRules {
 /// A clone has to check the deny list again, since its options can be changed.
 impl Clone for UnmatchedRules {
     fn clone(&self) -> UnmatchedRules {
-        UnmatchedRules { ignored: self.ignored, ..UnmatchedRules::default() }
+        UnmatchedRules::default()
     }
 }
 
 impl LayerOptions {
-    #[track_caller]
-    pub(super) fn expect_matched_rules(&self) {
-        let Some(version) =
-            self.unchecked_version().filter(|_| self.unmatched.checked_version.load(Ordering::Relaxed) == 0)
-        else {
-            return;
-        };
-        let reasons: Vec<String> = self.unmatched().into_iter().map(|(_, reason)| reason).collect();
-        if !reasons.is_empty() {
-            let reasons = reasons.join("; ");
-            panic!(
-                "tollgate: some rules in the limiter's deny list can never match in this layer: {reasons}. {ELSEWHERE}"
-            );
-        }
-        self.unmatched.checked_version.store(version, Ordering::Relaxed);
-    }
-
     pub(super) fn report_unmatched_rules(&self) {
-        let Some(version) = self.unchecked_version() else { return };
-        if self.unmatched.checked_version.swap(version, Ordering::Relaxed) == version {
-            return; // Another request has already reported the rules.
+        let Some(version) = self.limiter.deny_list().map(|list| list.changes() + 1) else { return };
+        if self.unmatched.checked_version.load(Ordering::Relaxed) == version
+            || self.unmatched.checked_version.swap(version, Ordering::Relaxed) == version
+        {
+            return; // These rules have been reported, perhaps by another request.
         }
         for (rule, reason) in self.unmatched() {
             self.limiter.unmatched_deny_rule(&rule.kind(), reason);
         }
-    }
-
-    fn unchecked_version(&self) -> Option<u64> {
-        let version = self.limiter.deny_list().filter(|_| !self.unmatched.ignored)?.changes() + 1;
-        (self.unmatched.checked_version.load(Ordering::Relaxed) != version).then_some(version)
     }
 
     /// Returns one unmatched rule of each kind, with the reason why it is unmatched.
@@ -88,6 +67,3 @@ impl LayerOptions {
         self.client_ip.is_some() || self.rules.iter().any(|rule| rule.key.address(&parts).is_some())
     }
 }
-
-const ELSEWHERE: &str = "If another layer or a handler with the same limiter applies these rules, add \
-    `.ignore_unmatched_deny_rules()` to this layer";

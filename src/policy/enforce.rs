@@ -53,7 +53,7 @@ impl Enforce {
         match self {
             Enforce::Always => true,
             Enforce::Never => false,
-            // The lower bits determine window boundaries and the layer's share. The upper bits are independent of them.
+            // The lower bits determine window boundaries. The upper bits are independent of them.
             Enforce::Share(share) => share >= 1.0 || (((row().to_bits() >> 64) as u64) as f64) < share * 2f64.powi(64),
         }
     }
@@ -84,8 +84,7 @@ impl Enforce {
 
 impl Policy {
     /// Sets the keys for which denials under this policy are enforced. The default is [`Enforce::Always`].
-    /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement) replaces the setting at run time. If a
-    /// layer is itself in [shadow mode](crate::RateLimitLayer::shadow), none of its policies is enforced.
+    /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement) replaces the setting at run time.
     ///
     /// # Panics
     /// Panics if the share is not between 0.0 and 1.0. In a `const`, this is a compile error.

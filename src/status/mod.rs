@@ -80,7 +80,7 @@ where
 /// `{"limits": [..], "now": 1767225600123456}`. If the caller has no limits, the list is empty.
 ///
 /// If the layer chooses a policy for each route, the response contains all of the layer's policies, and the client
-/// selects one by name. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact and do not
+/// selects one by name. Rules in [shadow mode](crate::policy::Enforce) are not reported. Times are exact and do not
 /// include [jitter](RateLimitLayer::retry_jitter).
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where

@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use tollgate::backend::RedisBackend;
 use tollgate::{
-    FailureMode, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Rule, SECOND, WEEK,
-    key,
-    policy::PolicyName,
-    protection::{DenyList, DenyRule},
-    status,
+    FailureMode, MINUTE, Policy, Quota, RateLimitLayer, RouteLimits, Rule, SECOND, WEEK, key, policy::PolicyName, status,
 };
 
 use crate::list::List;
@@ -62,19 +58,10 @@ pub(crate) fn layers(list: &mut List) {
     list.panic("a rule that waits without reservations", || {
         Rule::new(Policy::new("api", TEN_PER_MINUTE), key::global()).wait_up_to(SECOND)
     });
-    list.panic("a share above 1", || layer().enforce_share(1.5));
     list.panic("a header name with capital letters", || key::header("X-API-Key"));
     list.panic("a header name with a space", || layer().shadow_header("x limited"));
     list.panic("an empty header name", || layer().label_from_header("country", ""));
     list.panic("a client address from a capitalized header", || key::client_ip().from_header("CF-Connecting-IP"));
-    let denying = |rules: &[DenyRule]| {
-        let list = DenyList::from_iter(rules.iter().cloned());
-        let layer = layer().limiter(&RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build());
-        move || axum::Router::<()>::new().route("/", axum::routing::get(|| async {})).layer(layer)
-    };
-    let (network, country) = (DenyRule::network("192.0.2.0/24").unwrap(), DenyRule::country("KP").unwrap());
-    list.panic("denied networks without a client address", denying(&[network]));
-    list.panic("denied countries and keys that the layer cannot find", denying(&[country, DenyRule::key("sk_leaked")]));
     list.panic("an invalid proxy network", || key::client_ip().trust(["10.0.0.0/8", "proxy.example.com"]));
     list.panic("the whole NAT64 prefix as a proxy network", || key::client_ip().trust(["64:ff9b::/96"]));
     list.panic("a NAT64 prefix with an invalid length", || key::client_ip().nat64(["2001:db8::/33"]));

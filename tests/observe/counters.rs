@@ -6,6 +6,7 @@ use std::time::Duration;
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::PrometheusRecorder;
 use tollgate::observe::{Metrics, names};
+use tollgate::policy::Enforce;
 use tollgate::{
     Charge, FailureMode, HOUR, MINUTE, Policy, Quota, RateLimiter, Reservation,
     protection::{AutoBlock, DenyList, DenyRule, Signal},
@@ -98,8 +99,8 @@ async fn shadow_mode_is_reported_as_a_label() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();
-    let layer = tollgate::RateLimitLayer::new(&ONE, |_: &_| 7).limiter(&limiter);
-    for layer in [layer.clone().shadow(), layer] {
+    for enforce in [Enforce::Never, Enforce::Always] {
+        let layer = tollgate::RateLimitLayer::new(ONE.clone().enforce(enforce), |_: &_| 7).limiter(&limiter);
         let inner = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(())));
         for _ in 0..3 {
             layer.layer(inner).oneshot(Request::new(())).await.unwrap();

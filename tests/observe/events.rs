@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 use metrics::set_default_local_recorder;
 use tollgate::observe::{Metrics, Tracing, names};
+use tollgate::policy::Enforce;
 use tollgate::{
     FailureMode, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Subject, key,
     protection::{AutoBlock, DenyList, DenyRule, Signal},
@@ -74,9 +75,9 @@ async fn denials_in_shadow_mode_are_not_enforced() {
     let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let log = Log::new(Level::INFO);
     let _subscribed = log.subscribe();
-    for (shadow, passed, enforced) in [(true, true, "false"), (false, false, "true")] {
-        let layer = RateLimitLayer::new(Policy::new("none", Quota::token_bucket(1, HOUR)), |_: &_| 7).limiter(&limiter);
-        let layer = if shadow { layer.shadow() } else { layer };
+    for (enforce, passed, enforced) in [(Enforce::Never, true, "false"), (Enforce::Always, false, "true")] {
+        let none = Policy::new("none", Quota::token_bucket(1, HOUR)).enforce(enforce);
+        let layer = RateLimitLayer::new(none, |_: &_| 7).limiter(&limiter);
         let inner = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(())));
         let service = layer.cost(|_| 2).layer(inner);
         assert_eq!(service.oneshot(Request::new(())).await.unwrap().status() == 200, passed);

@@ -15,12 +15,13 @@ use hyper_util::rt::TokioIo;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::observe::{Metrics, Tracing, names};
+use tollgate::policy::Enforce;
 use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key};
 
 use crate::exporter::{Page, builder};
 
 static LOAD: Policy = Policy::new("load", Quota::token_bucket(150, HOUR));
-static SHADOW: Policy = Policy::new("load-shadow", Quota::token_bucket(50, HOUR));
+static SHADOW: Policy = Policy::new("load-shadow", Quota::token_bucket(50, HOUR)).enforce(Enforce::Never);
 
 const CLIENTS: usize = 8;
 const REQUESTS: usize = 500;
@@ -41,7 +42,7 @@ async fn serve() -> SocketAddr {
     let app = Router::new()
         .route("/", get(|| async { "hello" }))
         .layer(layer(&LOAD))
-        .layer(layer(&SHADOW).shadow())
+        .layer(layer(&SHADOW))
         .route("/metrics", get(metrics_page))
         .with_state((prometheus, metrics, limiter.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

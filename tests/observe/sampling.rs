@@ -121,7 +121,7 @@ fn sampling_is_exact_with_eight_threads() {
             for _ in 0..8 {
                 scope.spawn(|| {
                     tracing::dispatcher::with_default(&dispatch, || {
-                        (0..500).for_each(|_| drop(now(limiter.try_acquire(&ONE, 7).cost(2).send())));
+                        (0..500).for_each(|_| drop(now(limiter.try_acquire(&ONE, 7).cost(2))));
                     });
                 });
             }
@@ -131,7 +131,7 @@ fn sampling_is_exact_with_eight_threads() {
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);
-        tracing::dispatcher::with_default(&dispatch, || drop(now(limiter.try_acquire(&ONE, 7).cost(2).send())));
+        tracing::dispatcher::with_default(&dispatch, || drop(now(limiter.try_acquire(&ONE, 7).cost(2))));
         let left_out = lines.iter().sum::<u64>() + suppressed(&log, "denied")[0];
         assert_eq!(left_out, 8 * 500 - 10, "round {round}");
         clock.advance(SECOND);
@@ -152,7 +152,7 @@ fn out_of_order_clock_readings_do_not_reset_the_event_count() {
     let log = Log::new(Level::INFO);
     let _subscribed = log.subscribe();
     for _ in 0..1000 {
-        drop(now(limiter.try_acquire(&ONE, 7).cost(2).send()));
+        drop(now(limiter.try_acquire(&ONE, 7).cost(2)));
     }
     assert_eq!(suppressed(&log, "denied").len(), 1 + 10, "expected one event in the first second and ten in the next");
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tollgate::policy::Enforce;
 use tollgate::{
     Charge, DAY, FailureMode, HOUR, Key, MINUTE, Policy, Quota, RateLimiter, Reason, SECOND, Subject,
     clock::ManualClock,
@@ -39,7 +40,7 @@ fn fixture(rules: AutoBlock) -> Fixture {
 impl Fixture {
     /// Makes a call for `key` that is denied because it costs more than the capacity.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
-        now(self.limiter.try_acquire(policy, key).cost(policy.quotas()[0].get_capacity() + 1).send()).reason()
+        now(self.limiter.try_acquire(policy, key).cost(policy.quotas()[0].get_capacity() + 1)).reason()
     }
 
     fn reason(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
@@ -96,7 +97,7 @@ fn the_counting_window_is_exact_to_the_microsecond() {
 fn the_first_window_begins_with_the_first_denial() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
     let limiter = RateLimiter::builder(TestBackend::remote(&clock)).auto_block(block_after_three(&[&ONE])).build();
-    let deny = || now(limiter.try_acquire(&ONE, "eve").cost(2).send()).reason();
+    let deny = || now(limiter.try_acquire(&ONE, "eve").cost(2)).reason();
     clock.advance(MINUTE - SECOND);
     deny();
     clock.advance(SECOND);
@@ -125,7 +126,7 @@ fn a_success_resets_the_counts_only_if_configured() {
         [(block_after_three(&[&ONE]).reset_on_success(), false), (block_after_three(&[&ONE]), true)]
     {
         let fixture = fixture(rules);
-        let ask = |cost| now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
+        let ask = |cost| now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost)).reason();
         ask(2);
         ask(2);
         // Neither a check nor a success under another policy resets the count.
@@ -149,7 +150,7 @@ fn a_success_resets_the_counts_only_if_configured() {
 fn a_charge_of_0_does_not_reset_the_count() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
     for _ in 0..3 {
-        assert!(now(fixture.limiter.try_acquire(&ONE, "eve").cost(0).send()).is_allowed());
+        assert!(now(fixture.limiter.try_acquire(&ONE, "eve").cost(0)).is_allowed());
         fixture.deny(&ONE, "eve");
     }
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
@@ -161,7 +162,7 @@ fn a_flood_of_denied_keys_does_not_evict_blocks() {
     let clock = ManualClock::new();
     let rules = AutoBlock::new([&ONE]).threshold(30).within(MINUTE).block_for(HOUR).max_entries(1024);
     let limiter = RateLimiter::builder(TestBackend::local(&clock)).auto_block(rules).build();
-    let deny = |key: u64| now(limiter.try_acquire(&ONE, key).cost(2).send()).reason();
+    let deny = |key: u64| now(limiter.try_acquire(&ONE, key).cost(2)).reason();
     for eve in 0..100 {
         (0..30).for_each(|_| assert_ne!(deny(eve), Reason::WithinQuota));
     }
@@ -238,7 +239,7 @@ fn only_the_configured_signals_are_blocked() {
         let fixture = fixture(rules);
         let ask = |cost| {
             let call = fixture.limiter.try_acquire(&ONE, "eve").ip(ip("2001:db8::1")).user_agent("Bot/1");
-            now(call.country("kp").label("asn", "64496").cost(cost).send()).reason()
+            now(call.country("kp").label("asn", "64496").cost(cost)).reason()
         };
         for _ in 0..3 {
             ask(2);
@@ -254,7 +255,7 @@ fn a_block_covers_a_whole_ipv6_network_but_not_its_neighbor() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for i in 1..=3 {
         let address = ip(&format!("2001:db8:0:1:{i}::{i}"));
-        drop(now(fixture.limiter.try_acquire(&ONE, i).ip(address).cost(2).send()));
+        drop(now(fixture.limiter.try_acquire(&ONE, i).ip(address).cost(2)));
     }
     let reason = |text: &str| now(fixture.limiter.try_acquire(&API, "ada").ip(ip(text)).check()).reason();
     assert_eq!(reason("2001:db8:0:1:ffff::1"), Reason::Blocked);
@@ -268,7 +269,7 @@ async fn neither_checks_nor_requests_in_shadow_mode_are_counted() {
     for _ in 0..10 {
         drop(now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check()));
     }
-    let client = serve(hello().layer(layer(&fixture.limiter, &ONE).shadow())).await;
+    let client = serve(hello().layer(layer(&fixture.limiter, &ONE.clone().enforce(Enforce::Never)))).await;
     for _ in 0..10 {
         assert_eq!(client.send("GET", &["x-user: eve", "x-forwarded-for: 192.0.2.7"]).await.status, 200);
     }
@@ -326,7 +327,7 @@ fn shared_keys_are_never_blocked() {
     }
     assert_eq!(fixture.limiter.stats().offenders, 0);
     for _ in 0..3 {
-        drop(now(fixture.limiter.try_acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2).send()));
+        drop(now(fixture.limiter.try_acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2)));
     }
     assert_eq!(fixture.rules_blocked(), ["network 192.0.2.7/32"]);
 }
@@ -441,12 +442,12 @@ fn an_asterisk_in_a_blocked_user_agent_is_literal() {
         .build();
     for agent in ["*", "Mozilla*"] {
         for _ in 0..3 {
-            drop(now(limiter.try_acquire(&ONE, "eve").user_agent(agent).cost(2).send()));
+            drop(now(limiter.try_acquire(&ONE, "eve").user_agent(agent).cost(2)));
         }
-        assert_eq!(now(limiter.try_acquire(&ONE, "eve").user_agent(agent).send()).reason(), Reason::DenyList);
+        assert_eq!(now(limiter.try_acquire(&ONE, "eve").user_agent(agent)).reason(), Reason::DenyList);
     }
     for agent in ["Mozilla/5.0", "curl/8.0", ""] {
-        assert!(now(limiter.try_acquire(&API, "ada").user_agent(agent).send()).is_allowed(), "{agent:?}");
+        assert!(now(limiter.try_acquire(&API, "ada").user_agent(agent)).is_allowed(), "{agent:?}");
     }
     assert_eq!(list.len(), 2);
 }
@@ -461,7 +462,7 @@ fn extreme_settings_do_not_panic() {
     ] {
         let fixture = fixture(rules);
         for _ in 0..100 {
-            drop(now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("::1")).cost(2).send()));
+            drop(now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("::1")).cost(2)));
             fixture.clock.advance(HOUR);
         }
     }

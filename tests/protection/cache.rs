@@ -35,7 +35,7 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
     for quota in [Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE), Quota::sliding_window(10, MINUTE)] {
         let policy = Policy::new("hot", quota);
         let (limiter, backend, clock) = remote_limiter();
-        drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
+        drop(now(limiter.try_acquire(&policy, "eve").cost(10)));
         assert_eq!(backend.take_calls(), 1);
         for _ in 0..50 {
             let denied = now(limiter.try_limit(&policy, "eve"));
@@ -74,7 +74,7 @@ fn a_denial_is_remembered_for_one_second_even_in_a_long_window() {
     ] {
         let policy = Policy::new("slow", quota);
         let (limiter, backend, clock) = remote_limiter();
-        drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
+        drop(now(limiter.try_acquire(&policy, "eve").cost(10)));
         backend.take_calls();
         for _ in 0..3 {
             for _ in 0..10 {
@@ -118,7 +118,7 @@ fn with_a_local_backend_or_without_a_cache_all_calls_reach_the_backend() {
     let clock = ManualClock::new();
     for (backend, rows) in [(TestBackend::local(&clock), 1000), (TestBackend::remote(&clock), 0)] {
         let limiter = RateLimiter::builder(Arc::clone(&backend)).block_cache(rows).build();
-        drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
+        drop(now(limiter.try_acquire(&API, "eve").cost(10)));
         for _ in 0..10 {
             assert_eq!(now(limiter.try_limit(&API, "eve")).decided_by(), tollgate::policy::DecidedBy::Backend);
         }
@@ -129,12 +129,12 @@ fn with_a_local_backend_or_without_a_cache_all_calls_reach_the_backend() {
 #[test]
 fn a_call_that_might_be_allowed_reaches_the_backend_despite_other_denials() {
     let (limiter, backend, clock) = remote_limiter();
-    drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
-    assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
+    drop(now(limiter.try_acquire(&API, "eve").cost(6)));
+    assert!(!now(limiter.try_acquire(&API, "eve").cost(5)).is_allowed());
     assert_eq!(backend.take_calls(), 2);
-    assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
+    assert!(!now(limiter.try_acquire(&API, "eve").cost(5)).is_allowed());
     assert_eq!(backend.take_calls(), 0);
-    assert!(now(limiter.try_acquire(&API, "eve").cost(4).send()).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "eve").cost(4)).is_allowed());
     assert_eq!(backend.take_calls(), 1);
     assert_eq!(now(limiter.remaining(&API, "eve")), 0);
     clock.advance(6 * SECOND);
@@ -167,7 +167,7 @@ fn a_call_with_several_charges_is_denied_locally_if_all_rows_are_cached() {
     let other = Policy::new("other", Quota::token_bucket(5, HOUR));
     let (limiter, backend, _clock) = remote_limiter();
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];
-    drop(now(limiter.try_acquire(&other, "eve").cost(4).send()));
+    drop(now(limiter.try_acquire(&other, "eve").cost(4)));
     backend.take_calls();
     // The first call reads the row of `ada` from the backend. After that, both rows are cached.
     for calls in [1, 0, 0] {
@@ -203,14 +203,14 @@ fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
     let held = now(limiter.acquire(&API, "eve").cost(10).hold());
     denied();
     drop(held);
-    assert!(now(limiter.try_acquire(&API, "eve").cost(10).send()).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "eve").cost(10)).is_allowed());
     denied();
     now(limiter.set_quota(&API, Quota::token_bucket(11, MINUTE)));
     assert!(now(limiter.try_limit(&API, "eve")).is_allowed());
     denied();
     now(limiter.set_quota(&API, None));
     now(limiter.set_key_quota(&API, "eve", Quota::token_bucket(13, MINUTE)));
-    assert!(now(limiter.try_acquire(&API, "eve").cost(2).send()).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "eve").cost(2)).is_allowed());
     denied();
     let usage = now(limiter.acquire(&QUEUE, "eve").hold()).into_receipt();
     assert!(!now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
@@ -231,7 +231,7 @@ fn a_row_cached_under_another_tier_is_not_used() {
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     // Refilling 200 tokens takes about 17 seconds under the policy's quota, but half a second under the tier's quota.
     clock.advance(SECOND / 2);
-    assert!(now(limiter.try_acquire(&api, "eve").cost(6).send()).is_allowed());
+    assert!(now(limiter.try_acquire(&api, "eve").cost(6)).is_allowed());
 }
 
 /// Regression: a charge under another tier had refilled the row at that tier's rate, but the cache still denied calls.
@@ -239,11 +239,11 @@ fn a_row_cached_under_another_tier_is_not_used() {
 fn spending_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
     let (limiter, _backend, clock) = remote_limiter();
-    drop(now(limiter.try_acquire(&api, "eve").cost(6).send()));
+    drop(now(limiter.try_acquire(&api, "eve").cost(6)));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(3 * SECOND / 20);
     assert!(now(limiter.try_limit(&api, Subject::new("eve").tier("pro"))).is_allowed());
-    assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
+    assert!(now(limiter.try_acquire(&api, "eve").cost(5)).is_allowed());
 }
 
 /// The settlement changes the row's spent tokens but not its timestamp.
@@ -252,7 +252,7 @@ fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
     let (limiter, _backend, clock) = remote_limiter();
     let usage = now(limiter.acquire(&api, Subject::new("eve").tier("pro")).hold()).into_receipt();
-    drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
+    drop(now(limiter.try_acquire(&api, "eve").cost(5)));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     now(usage.settle(2));
     // Seven tokens are spent, one more than the capacity. One token is refilled every sixth of a second.
@@ -286,7 +286,7 @@ fn reservations_that_wait_for_the_next_window_reach_the_backend() {
 #[test]
 fn a_block_does_not_empty_the_cache() {
     let (limiter, backend, _clock) = remote_limiter();
-    drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
+    drop(now(limiter.try_acquire(&API, "eve").cost(10)));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
     now(limiter.unblock(Signal::key("bob")));
     backend.take_calls();
@@ -300,7 +300,7 @@ fn cached_retry_times_account_for_the_travel_time() {
     let (outbound, inbound) = (MS * 100, MS * 50);
     let (limiter, backend, clock) = remote_limiter();
     backend.set_travel_times(outbound, inbound);
-    drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
+    drop(now(limiter.try_acquire(&policy, "eve").cost(10)));
     let retry = now(limiter.try_limit(&policy, "eve")).retry_after().unwrap();
     assert_eq!(backend.take_calls(), 1);
     // The decision is 50 ms old, but the limiter does not know that.

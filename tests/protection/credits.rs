@@ -26,7 +26,7 @@ fn left(limiter: &RateLimiter, policy: &Policy, key: &'static str) -> u64 {
 fn a_credit_never_exceeds_the_capacity() {
     let (limiter, _clock) = limiter();
     assert!(!now(limiter.credit(&API, "ada", 5)), "a credit to a key without spent tokens must have no effect");
-    now(limiter.acquire(&API, "ada").cost(8).send());
+    now(limiter.acquire(&API, "ada").cost(8));
     assert!(now(limiter.credit(&API, "ada", 3)));
     assert_eq!(left(&limiter, &API, "ada"), 5);
     assert!(now(limiter.credit(&API, "ada", u64::MAX)));
@@ -38,10 +38,10 @@ fn a_credit_never_exceeds_the_capacity() {
 fn each_quota_of_a_policy_is_credited() {
     let (limiter, clock) = limiter();
     let left = || {
-        let snapshots = now(limiter.snapshots(&BOTH, "ada"));
+        let snapshots = now(limiter.snapshot(&BOTH, "ada"));
         snapshots.iter().map(|snapshot| snapshot.available(snapshot.now())).collect::<Vec<_>>()
     };
-    now(limiter.acquire(&BOTH, "ada").cost(5).send());
+    now(limiter.acquire(&BOTH, "ada").cost(5));
     assert_eq!(left(), [0, 15]);
     assert!(now(limiter.credit(&BOTH, "ada", 3)));
     assert_eq!(left(), [3, 18]);
@@ -56,7 +56,7 @@ fn a_credit_uses_the_quota_in_force() {
     let (limiter, _clock) = limiter();
     let tiers = Policy::new("tiers", Quota::token_bucket(10, HOUR)).tier("pro", Quota::token_bucket(100, HOUR));
     let pro = || Subject::new("ada").tier("pro");
-    now(limiter.acquire(&tiers, pro()).cost(90).send());
+    now(limiter.acquire(&tiers, pro()).cost(90));
     now(limiter.credit(&tiers, pro(), 50));
     assert_eq!(now(limiter.remaining(&tiers, pro())), 60);
     now(limiter.set_key_quota(&tiers, "ada", Quota::token_bucket(60, HOUR)));
@@ -67,7 +67,7 @@ fn a_credit_uses_the_quota_in_force() {
 #[test]
 fn a_credit_brings_forward_the_next_reservation_but_not_a_pending_one() {
     let (limiter, _clock) = limiter();
-    now(limiter.acquire(&API, "ada").cost(10).send());
+    now(limiter.acquire(&API, "ada").cost(10));
     let reserve = || now(limiter.acquire(&API, "ada").cost(2).reserve());
     let first = reserve();
     assert_eq!((first.delay(), reserve().delay()), (12 * MINUTE, 24 * MINUTE));
@@ -81,7 +81,7 @@ fn credits_and_policy_resets_end_remembered_denials_immediately() {
     let backend = TestBackend::remote(&clock);
     let limiter = RateLimiter::new(Arc::clone(&backend));
     let exhaust = || {
-        now(limiter.acquire(&API, "ada").cost(10).send());
+        now(limiter.acquire(&API, "ada").cost(10));
         let denied = [(); 2].map(|()| now(limiter.try_limit(&API, "ada")));
         assert_eq!(denied.map(|denied| denied.decided_by())[1], DecidedBy::BlockCache);
     };
@@ -120,7 +120,7 @@ fn a_policy_reset_forgets_all_keys_of_one_policy() {
     assert_eq!((left(&limiter, &OTHER, "ada"), boundary(&limiter)), (10, window));
 
     // A second reset does not bring back the rows from before the first reset.
-    now(limiter.acquire(&API, "ada").cost(4).send());
+    now(limiter.acquire(&API, "ada").cost(4));
     now(limiter.reset_policy(&API));
     assert_eq!(left(&limiter, &API, "ada"), 10);
     assert_eq!(limiter.rows_by_policy().iter().filter(|(policy, _)| policy == API.name()).count(), 1);
@@ -134,7 +134,7 @@ fn settling_a_charge_from_before_a_policy_reset_affects_only_its_old_row() {
     let usage = now(limiter.acquire(&API, "ada").cost(6).hold()).into_receipt();
     let reserved = now(limiter.acquire(&API, "ada").cost(8).reserve());
     now(limiter.reset_policy(&API));
-    now(limiter.acquire(&API, "ada").cost(5).send());
+    now(limiter.acquire(&API, "ada").cost(5));
     now(usage.settle(9));
     now(reserved.cancel());
     now(usage.reset());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tollgate::policy::Enforce;
 use tollgate::{
     MINUTE, Policy, Quota, RateLimiter, Reason,
     clock::ManualClock,
@@ -80,9 +81,9 @@ async fn each_kind_of_rule_denies_only_matching_requests_until_it_is_removed() {
 async fn a_rule_for_a_custom_label_denies_calls_and_requests() {
     let list = DenyList::from_iter([DenyRule::label("asn", "64496").unwrap()]);
     let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new())).deny_list(&list).build();
-    let denied = now(limiter.try_acquire(&API, "ada").label("asn", "64496").send());
+    let denied = now(limiter.try_acquire(&API, "ada").label("asn", "64496"));
     assert_eq!((denied.reason(), denied.retry_after()), (Reason::DenyList, None));
-    assert!(now(limiter.try_acquire(&API, "ada").label("as", "64496").send()).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "ada").label("as", "64496")).is_allowed());
     let layer = crate::app::layer(&limiter, &API).label("asn", |req| req.uri.query().map(str::to_owned));
     let app = crate::client::hello().layer(layer);
     for (query, status) in [("64496", 429), ("64497", 200)] {
@@ -121,7 +122,7 @@ async fn in_shadow_mode_a_denied_request_reaches_the_handler_which_sees_the_rule
         format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("expected a rule"))
     };
     let app = axum::Router::new().route("/", axum::routing::get(handler));
-    let layer = crate::app::layer(&limiter, &API).with_status().shadow();
+    let layer = crate::app::layer(&limiter, &API.clone().enforce(Enforce::Never)).with_status();
     let client = crate::client::serve(app.layer(layer)).await;
     let answer = client.get_as("mallory").await;
     assert_eq!((answer.status, &answer.body[..]), (200, &b"deny_list key"[..]));

@@ -56,7 +56,7 @@ fn a_call_denied_in_shadow_mode_is_let_through_and_spends_nothing() {
     assert!(now(limiter.try_limit(&TRIAL, "ada")).is_shadowed());
     assert!(now(limiter.check(&TRIAL, "ada")).is_shadowed());
     assert!(limiter.limit_now(&TRIAL, "ada").is_ok());
-    assert!(now(limiter.acquire(&TRIAL, "ada").cost(9).send()).is_shadowed());
+    assert!(now(limiter.acquire(&TRIAL, "ada").cost(9)).is_shadowed());
     let log = log.take();
     assert_eq!(log[0], "trial allowed shadow");
     assert!(log[1..].iter().all(|line| line == "trial denied shadow"), "{log:?}");
@@ -112,7 +112,7 @@ fn a_charge_denied_in_shadow_mode_cannot_be_refunded() {
 #[test]
 fn a_reservation_in_shadow_mode_is_not_delayed() {
     let (limiter, _log) = limiter();
-    now(limiter.acquire(&OTHER, "ada").cost(2).send());
+    now(limiter.acquire(&OTHER, "ada").cost(2));
     let reserved = now(limiter.acquire(&OTHER, "ada").reserve());
     assert_eq!((reserved.delay(), reserved.decisions().is_shadowed()), (Duration::ZERO, false));
     now(reserved.wait());
@@ -173,7 +173,7 @@ fn a_cached_denial_in_shadow_mode_lets_the_call_through() {
 #[test]
 fn enforcement_can_be_changed_at_run_time_and_reverted() {
     let (limiter, _log) = limiter();
-    let is_denied = |key: u64| !now(limiter.try_acquire(&TRIAL, key).cost(2).send()).is_allowed();
+    let is_denied = |key: u64| !now(limiter.try_acquire(&TRIAL, key).cost(2)).is_allowed();
     let denied = || (0..1000).filter(|key| is_denied(*key)).collect::<Vec<_>>();
     assert_eq!(denied().len(), 0);
     now(limiter.set_enforcement(&TRIAL, Enforce::Share(0.1)));

@@ -74,7 +74,7 @@ fn manual_and_automatic_blocks_are_listed_until_they_end() {
     now(limiter.block(Signal::user_agent("curl/8.5.0"), SECOND));
     clock.advance(SECOND);
     for _ in 0..3 {
-        drop(now(limiter.try_acquire(&LOGIN, "mallory").ip(ip("198.51.100.9")).send()));
+        drop(now(limiter.try_acquire(&LOGIN, "mallory").ip(ip("198.51.100.9"))));
     }
     clock.advance(10 * SECOND);
     let network = |text: &str| format!("network {text}");
@@ -102,7 +102,7 @@ fn listed_blocks_show_neither_keys_nor_overlong_user_agents() {
     now(limiter.block(Signal::key("hunter2"), HOUR));
     now(limiter.block(Signal::user_agent("x".repeat(257)), HOUR));
     for _ in 0..2 {
-        drop(now(limiter.try_acquire(&LOGIN, "hunter2-earned").user_agent("y".repeat(1000)).send()));
+        drop(now(limiter.try_acquire(&LOGIN, "hunter2-earned").user_agent("y".repeat(1000))));
     }
     let blocks = limiter.blocks();
     assert_eq!(blocks.len(), 4);

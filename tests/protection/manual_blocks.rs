@@ -63,7 +63,7 @@ fn the_longest_block_applies_and_a_new_block_on_a_signal_replaces_the_old_one() 
     now(limiter.block(Signal::key("eve"), HOUR));
     now(limiter.block(Signal::key("eve"), MINUTE));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), 2 * HOUR));
-    let denied = now(limiter.try_acquire(&API, "eve").ip(ip("192.0.2.7")).send());
+    let denied = now(limiter.try_acquire(&API, "eve").ip(ip("192.0.2.7")));
     assert_eq!(denied.retry_after(), Some(2 * HOUR));
     assert_eq!(denied.denied_rule().map(ToString::to_string).as_deref(), Some("network 192.0.2.7/32"));
     assert_eq!(
@@ -90,9 +90,9 @@ fn long_user_agents_in_blocks_and_requests_are_truncated_to_the_same_length() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));
-    assert!(!now(limiter.try_acquire(&API, "eve").user_agent(long.clone()).send()).is_allowed());
+    assert!(!now(limiter.try_acquire(&API, "eve").user_agent(long.clone())).is_allowed());
     now(limiter.unblock(Signal::user_agent(long.clone())));
-    assert!(now(limiter.try_acquire(&API, "eve").user_agent(long).send()).is_allowed());
+    assert!(now(limiter.try_acquire(&API, "eve").user_agent(long)).is_allowed());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_flood_of_denials_does_not_end_manual_blocks() {
     assert!(error.to_string().contains("100000 callers are already blocked manually, which is the maximum"), "{error}");
     for i in 0..20_000u64 {
         for _ in 0..3 {
-            assert!(!now(limiter.try_acquire(&API, i).cost(11).send()).is_allowed());
+            assert!(!now(limiter.try_acquire(&API, i).cost(11)).is_allowed());
         }
     }
     assert!((0..100_000u64).all(|i| now(limiter.try_check(&API, ("blocked", i))).reason() == Reason::Blocked));

@@ -69,11 +69,11 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
 #[test]
 fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
-    drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
+    drop(now(limiter.try_acquire(&API, "ada").cost(10)));
     // A raised quota applies immediately.
     now(limiter.set_quota(&API, per_minute(100)));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
-    drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
+    drop(now(limiter.try_acquire(&API, "ada").cost(90)));
     // After the quota is lowered, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 tokens are
     // still spent, so one more token fits into the capacity of 6.
     now(limiter.set_quota(&API, per_minute(6)));
@@ -182,7 +182,7 @@ fn concurrent_readers_see_either_the_old_or_the_new_quota() {
             scope.spawn(move || {
                 let mut seen = [false; 2];
                 while !done.load(Ordering::Relaxed) {
-                    let decision = now(limiter.try_acquire(&API, reader).cost(0).send());
+                    let decision = now(limiter.try_acquire(&API, reader).cost(0));
                     let quota = decision.quota();
                     let one = (quota.rate(), quota.get_capacity(), quota.period()) == (10, 10, MINUTE);
                     let other = (quota.rate(), quota.get_capacity(), quota.period()) == (7, 70, SECOND);

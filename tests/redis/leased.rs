@@ -35,7 +35,7 @@ async fn calls_for_a_busy_key_are_decided_from_a_lease() {
     let limiter = limiter(&server).await;
     let calls = warm_up(&limiter, &BUSY, "ada").await;
     let before = scripts(&server);
-    let decision = limiter.try_limit_now(&BUSY, "ada").unwrap();
+    let decision = limiter.limit_now(&BUSY, "ada").unwrap();
     assert_eq!((decision.decided_by(), decision.is_allowed()), (DecidedBy::Lease, true));
     assert_eq!(decision.remaining(), 100_000 - calls - 1);
     assert!(limiter.stats().leases == 1 && limiter.stats().leased_tokens > 0);
@@ -64,7 +64,7 @@ async fn a_lease_that_arrives_after_the_shutdown_is_given_back() {
     server.signal("STOP");
     // The next lease is requested when a quarter of the current lease is left.
     while one.stats().leased_tokens > 1 {
-        assert_eq!(one.try_limit_now(&BUSY, "ada").unwrap().decided_by(), DecidedBy::Lease);
+        assert_eq!(one.limit_now(&BUSY, "ada").unwrap().decided_by(), DecidedBy::Lease);
         calls += 1;
     }
     let shutdown = one.shutdown();

@@ -354,7 +354,7 @@ async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
     };
     let (one, other) = (blocking(server.backend().await), blocking(server.backend().await));
     for begin in (0..10_000u64).step_by(500) {
-        let denials = (begin..begin + 500).map(|key| one.try_acquire(&ONE, key).cost(2).send());
+        let denials = (begin..begin + 500).map(|key| one.try_acquire(&ONE, key).cost(2).into_future());
         for denial in denials.collect::<Vec<_>>() {
             assert!(!denial.await.unwrap().is_allowed());
         }

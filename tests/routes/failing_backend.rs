@@ -5,6 +5,7 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
+use tollgate::policy::Enforce;
 use tollgate::{
     RateLimitLayer, RateLimitStatus, RateLimiter, RouteLimits,
     backend::{Error, ErrorKind},
@@ -44,7 +45,7 @@ fn limiter() -> RateLimiter {
 
 /// Returns a router whose handler extracts the status, so any layer that wraps it needs `with_status`.
 fn hello() -> Router {
-    Router::new().route("/", get(|status: RateLimitStatus| async move { status.is_shadowed().to_string() }))
+    Router::new().route("/", get(|status: RateLimitStatus| async move { status.decisions().is_shadowed().to_string() }))
 }
 
 #[tokio::test]
@@ -68,8 +69,10 @@ async fn unlimited_requests_do_not_call_the_backend() {
 
 #[tokio::test]
 async fn limits_in_shadow_mode_refuse_nothing_if_the_backend_fails() {
-    let layer = RateLimitLayer::new(policy("user", 1), user).with_status().limiter(&limiter());
-    let app = hello().layer(layer.clone().shadow().shadow_header("x-would-be"));
+    let layer = |enforce| {
+        RateLimitLayer::new(policy("user", 1).enforce(enforce), user).with_status().limiter(&limiter())
+    };
+    let app = hello().layer(layer(Enforce::Never).shadow_header("x-would-be"));
     let answer = call(&app, "GET /", &["x-user: ada"]).await;
     assert_eq!(
         (answer.status, answer.headers.get("x-would-be")),
@@ -77,7 +80,7 @@ async fn limits_in_shadow_mode_refuse_nothing_if_the_backend_fails() {
         "the shadow header must be absent if no decision was made"
     );
 
-    let app = hello().layer(layer.enforce_share(0.5));
+    let app = hello().layer(layer(Enforce::Share(0.5)));
     let mut statuses = Vec::new();
     for i in 0..200 {
         statuses.push(call(&app, "GET /", &[&format!("x-user: {i}")]).await.status);

@@ -2,7 +2,6 @@
 //! contains.
 
 use std::collections::BTreeSet;
-use std::panic::catch_unwind;
 
 use axum::Router;
 use axum::routing::get;
@@ -10,7 +9,8 @@ use tollgate::key::KeyExtractor;
 use tollgate::{
     MemoryBackend, RateLimitLayer, RateLimiter,
     clock::ManualClock,
-    key::{self, Secret},
+    key::Secret,
+    policy::Enforce,
 };
 
 use crate::app::{call, limiter, policy, user};
@@ -26,7 +26,8 @@ fn shared_secret() -> RateLimiter {
 /// Sends two requests from each of [`KEYS`] users, who have one token each. Returns the users whose second request is
 /// refused.
 async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
-    let layer = RateLimitLayer::new(policy("one", 1), user).enforce_share(share).limiter(limiter);
+    let policy = policy("one", 1).try_enforce(Enforce::Share(share)).unwrap();
+    let layer = RateLimitLayer::new(policy, user).limiter(limiter);
     let app = Router::new().route("/", get(|| async {})).layer(layer);
     let mut refused = BTreeSet::new();
     for i in 0..KEYS {
@@ -70,46 +71,16 @@ async fn a_share_of_0_applies_to_no_key_and_a_share_of_1_applies_to_every_key() 
 }
 
 #[tokio::test]
-async fn the_key_of_the_first_rule_decides_enforcement_for_all_rules() {
-    let limiter = shared_secret();
-    let enforced_users = enforced(&limiter, 0.5).await;
-    // The second rule has one global key. Once this key has no tokens left, exactly the users in the enforced share
-    // are refused.
-    let layer = RateLimitLayer::new(policy("user", 1000), user)
-        .and(policy("all", 1), key::global())
-        .enforce_share(0.5)
-        .limiter(&limiter);
-    let app = Router::new().route("/", get(|| async {})).layer(layer);
-    call(&app, "GET /", &["x-user: the first"]).await;
-    for i in 0..200 {
-        let refused = call(&app, "GET /", &[&format!("x-user: user {i}")]).await.status == 429;
-        assert_eq!(refused, enforced_users.contains(&i), "{i}");
-    }
-}
-
-#[tokio::test]
 async fn anonymous_callers_count_as_one_key_and_skipped_requests_are_never_refused() {
     let limiter = shared_secret();
-    let by_user = RateLimitLayer::new(policy("one", 1), user).enforce_share(0.5).limiter(&limiter);
+    let by_user = RateLimitLayer::new(policy("one", 1).enforce(Enforce::Share(0.5)), user).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {})).layer(by_user);
     call(&app, "GET /", &[]).await;
     let statuses = [call(&app, "GET /", &[]).await.status, call(&app, "GET /", &[]).await.status];
     assert_eq!(statuses[0], statuses[1], "all anonymous requests must get the same status");
-    let skipping = RateLimitLayer::new(policy("skip", 1), user.or_skip()).enforce_share(0.99).limiter(&limiter);
+    let skipping = RateLimitLayer::new(policy("skip", 1).enforce(Enforce::Share(0.99)), user.or_skip()).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {})).layer(skipping);
     for _ in 0..5 {
         assert_eq!(call(&app, "GET /", &[]).await.status, 200);
-    }
-}
-
-#[test]
-fn the_panic_for_an_invalid_share_contains_its_value() {
-    for share in [-0.1, 1.000_001, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 50.0] {
-        let build = move || RateLimitLayer::new(policy("one", 1), key::global()).enforce_share(share);
-        let text = *catch_unwind(build).unwrap_err().downcast::<String>().expect("expected a `String`");
-        assert!(text.ends_with(&format!("must be between 0.0 and 1.0, but is {share}")), "{text}");
-    }
-    for share in [0.0, -0.0, f64::MIN_POSITIVE, 1.0] {
-        let _ = RateLimitLayer::new(policy("one", 1), key::global()).enforce_share(share);
     }
 }

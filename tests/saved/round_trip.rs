@@ -32,7 +32,7 @@ fn snapshots(limiter: &RateLimiter, clock: &ManualClock) -> Vec<String> {
         clock.set(begin + later);
         for policy in &policies() {
             for key in 0..20u64 {
-                for snapshot in now(limiter.snapshots(policy, key)) {
+                for snapshot in now(limiter.snapshot(policy, key)) {
                     seen.push(format!("{later:?} {key} {}", snapshot.to_json()));
                 }
             }

@@ -11,7 +11,7 @@ mod answer;
 mod client;
 
 mod app;
-mod async_costs;
+mod async_keys;
 mod bound;
 mod changes;
 mod costs;

@@ -7,11 +7,15 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::routing::get;
-use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Receipt, clock::ManualClock};
+use tollgate::policy::Enforce;
+use tollgate::{OnResponse, Policy, RateLimitLayer, RateLimiter, Receipt, clock::ManualClock};
 
 use crate::app::{TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::{limiter, serve};
 use crate::remote_backend::RemoteBackend;
+
+/// [`TEN`] in shadow mode.
+const TRIAL: Policy = TEN.enforce(Enforce::Never);
 
 async fn use_all(receipt: Receipt) -> StatusCode {
     assert_eq!(receipt.decisions().iter().count(), 0);
@@ -25,7 +29,7 @@ async fn use_all(receipt: Receipt) -> StatusCode {
 #[tokio::test]
 async fn the_receipt_of_a_request_denied_in_shadow_mode_does_nothing() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).with_receipt().shadow().limiter(&limiter);
+    let layer = RateLimitLayer::new(TRIAL, team).with_receipt().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
     for _ in 0..3 {
         assert_eq!(ask(&with_receipt_handler(&layer, use_all), "/").await, 200);
@@ -38,7 +42,7 @@ async fn a_request_denied_in_shadow_mode_is_not_settled_by_its_response() {
     for action in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
         // Regression test: for a request with a receipt, the closure was called although its result was ignored.
-        let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {
+        let layer = RateLimitLayer::new(TRIAL, team).limiter(&limiter).on_response(move |response| {
             assert_ne!(response.status, 202, "the closure was called for a request that was not charged");
             action
         });
@@ -53,7 +57,7 @@ async fn a_request_denied_in_shadow_mode_is_not_settled_by_its_response() {
 #[tokio::test]
 async fn a_charge_in_shadow_mode_is_settled_as_usual() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter);
+    let layer = RateLimitLayer::new(TRIAL, team).limiter(&limiter);
     assert_eq!(ask(&status_from_path(&layer.clone().on_response(|_| OnResponse::Refund)), "/200").await, 200);
     assert_eq!(left(&limiter, &TEN).await, 10);
     let service = with_receipt_handler(&layer.with_receipt(), |receipt| async move {

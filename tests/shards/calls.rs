@@ -115,7 +115,7 @@ fn several_quotas_are_charged_on_the_same_shard() {
     clock.advance(HOUR);
     assert_eq!(drain(&limiter, &API, "ada"), 0);
     let left: Vec<u64> =
-        now(limiter.snapshots(&API, "ada")).iter().map(|snapshot| snapshot.available(snapshot.now())).collect();
+        now(limiter.snapshot(&API, "ada")).iter().map(|snapshot| snapshot.available(snapshot.now())).collect();
     assert_eq!(left, [20, 0]);
 }
 

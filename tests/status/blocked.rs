@@ -128,7 +128,7 @@ async fn a_block_is_reported_only_for_the_policy_whose_denials_caused_it() {
 async fn a_snapshot_predicts_the_end_of_a_block() {
     let (limiter, _clock) = limiter();
     limiter.block(Signal::key("ada"), 30 * SECOND).await.unwrap();
-    let blocked = limiter.snapshot(&API, "ada").await.unwrap();
+    let blocked = limiter.snapshot(&API, "ada").await.unwrap().remove(0);
     let begin = blocked.now();
     assert_eq!(blocked.not_before(), Some(begin + 30 * SECOND));
     // The row was not read, so all tokens count as spent. Five will have been refilled by the time the block ends.
@@ -144,7 +144,7 @@ async fn a_snapshot_predicts_the_end_of_a_block() {
 
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-    let denied = limiter.snapshot(&API, "mallory").await.unwrap();
+    let denied = limiter.snapshot(&API, "mallory").await.unwrap().remove(0);
     assert_eq!(denied.not_before(), Some(Micros::MAX));
     assert_eq!(denied.available(denied.now() + HOUR), 0);
     assert_eq!(denied.project(denied.now() + HOUR, Ask::cost(1)).verdict, Verdict::Deny { retry: None });

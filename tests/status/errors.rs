@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Response;
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
+use tollgate::policy::Enforce;
 use tollgate::{
     FailureMode, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter,
     backend::{Error, ErrorKind},
@@ -87,19 +88,23 @@ async fn the_reported_limit_depends_on_the_failure_mode() {
 async fn a_request_without_a_key_is_refused_with_the_extractors_status() {
     let limiter = RateLimiter::default();
     let unauthorized = || Err::<u64, _>(KeyError::new("log in first").with_status(StatusCode::UNAUTHORIZED));
+    // An enforced layer, and the same layer in shadow mode.
+    fn layer(key: impl KeyExtractor + Clone) -> [RateLimitLayer; 2] {
+        [Enforce::Always, Enforce::Never].map(|enforce| RateLimitLayer::new(API.clone().enforce(enforce), key.clone()))
+    }
     let layers = [
-        (RateLimitLayer::new(&API, key::bearer().or_reject()), 400),
-        (RateLimitLayer::new(&API, move |_: &Parts| unauthorized()), 401),
-        (RateLimitLayer::new(&API, move |_: &Parts| Extraction::later(async move { unauthorized() })), 401),
-        (RateLimitLayer::new(&API, |_: &Parts| Err::<u64, _>(KeyError::new("no tenant layer"))), 500),
+        (layer(key::bearer().or_reject()), 400),
+        (layer(move |_: &Parts| unauthorized()), 401),
+        (layer(move |_: &Parts| Extraction::later(async move { unauthorized() })), 401),
+        (layer(|_: &Parts| Err::<u64, _>(KeyError::new("no tenant layer"))), 500),
     ];
-    for (layer, expected) in layers {
-        let app = app_with_status(&layer.clone().limiter(&limiter), &limiter);
+    for ([layer, trial], expected) in layers {
+        let app = app_with_status(&layer.limiter(&limiter), &limiter);
         let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
         assert_eq!((limited.status, reported.status), (expected, expected));
         assert_eq!(limited.body, reported.body);
         // In shadow mode, the request is allowed, and no limits are reported.
-        let app = app_with_status(&layer.limiter(&limiter).shadow(), &limiter);
+        let app = app_with_status(&trial.limiter(&limiter), &limiter);
         let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
         assert_eq!((limited.status, reported.status), (200, 200));
         assert!(text(&reported).starts_with(r#"{"limits":[],"now":"#));

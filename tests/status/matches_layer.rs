@@ -7,6 +7,7 @@ use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::post;
 use tollgate::key::{Extraction, KeyExtractor};
+use tollgate::policy::Enforce;
 use tollgate::{
     DAY, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Rule, Subject, clock::ManualClock, key,
     status,
@@ -180,15 +181,15 @@ async fn skipped_callers_have_no_limits() {
 #[tokio::test]
 async fn limits_that_are_not_enforced_are_not_reported() {
     let (limiter, _clock) = limiter();
-    let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
+    let layer = |enforce| RateLimitLayer::new(API.clone().enforce(enforce), user).limiter(&limiter);
     let nothing = r#"{"limits":[],"now":1767225600000000}"#;
-    let shadowed = app_with_status(&layer.clone().shadow());
+    let shadowed = app_with_status(&layer(Enforce::Never));
     for _ in 0..12 {
         assert_eq!(chat(&shadowed, "ada").await, 200);
     }
     assert_eq!(text(&call(&shadowed, "GET /rate-limit", &["x-user: ada"]).await), nothing);
 
-    let half_enforced = app_with_status(&layer.enforce_share(0.5));
+    let half_enforced = app_with_status(&layer(Enforce::Share(0.5)));
     let mut enforced = 0;
     for i in 0..40 {
         let user = format!("user-{i}");

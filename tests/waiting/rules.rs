@@ -4,6 +4,7 @@ use std::panic::catch_unwind;
 use std::time::Duration;
 
 use http::request::Parts;
+use tollgate::policy::Enforce;
 use tollgate::{Charge, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, SECOND, key};
 use tower::Layer;
 
@@ -96,8 +97,9 @@ async fn max_reserved_limits_the_number_of_waiting_requests_per_key() {
 #[tokio::test]
 async fn shadow_mode_never_waits() {
     let queue = Queue::new();
-    let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(SECOND).with_status();
-    let shadow = layer.clone().shadow().layer(queue.inner());
+    let trial = SEARCH.enforce(Enforce::Never);
+    let layer = RateLimitLayer::new(trial, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(SECOND).with_status();
+    let shadow = layer.layer(queue.inner());
     // If the limit were enforced, one request would be allowed immediately, ten would wait, and one would be refused.
     for number in 0..12 {
         assert_eq!(immediate_status(&shadow, number).await, Ok(200));
@@ -108,10 +110,10 @@ async fn shadow_mode_never_waits() {
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(1100));
     let status = tower::service_fn(|req: http::Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().unwrap();
-        Ok::<_, std::convert::Infallible>(http::Response::new(status.is_shadowed()))
+        Ok::<_, std::convert::Infallible>(http::Response::new(status.decisions().is_shadowed()))
     });
     queue.at(ms(100)).await;
-    let shadow = layer.shadow().layer(status);
+    let shadow = layer.layer(status);
     for would_be_refused in [false, true] {
         let response = immediate_response(&shadow, 0).await.unwrap();
         let is_shadowed = format!("{:?}", response.body());

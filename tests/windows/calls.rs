@@ -32,7 +32,7 @@ fn a_denied_call_charges_no_quota() {
         assert!(!now(limiter.try_limit(&API, "ada")).is_allowed());
     }
     clock.advance(SECOND);
-    assert_eq!(now(limiter.snapshots(&API, "ada")).iter().map(|it| it.state().spent).collect::<Vec<_>>(), [0.0, 2.0]);
+    assert_eq!(now(limiter.snapshot(&API, "ada")).iter().map(|it| it.state().spent).collect::<Vec<_>>(), [0.0, 2.0]);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_receipt_settles_every_quota_of_its_charge() {
     static CALLS: Policy = Policy::new("calls", Quota::per_minute(10));
     let (limiter, _clock) = limiter();
     let left = || {
-        let snapshots = [now(limiter.snapshots(&TOKENS, 7)), now(limiter.snapshots(&CALLS, 7))].concat();
+        let snapshots = [now(limiter.snapshot(&TOKENS, 7)), now(limiter.snapshot(&CALLS, 7))].concat();
         snapshots.iter().map(|it| it.available(it.now())).collect::<Vec<_>>()
     };
     let both = || [Charge::new(&CALLS, 7), Charge::new(&TOKENS, 7).cost(500)];
@@ -100,7 +100,7 @@ fn a_reset_clears_the_spent_tokens_of_every_quota() {
     let (limiter, _clock) = limiter();
     now(limiter.acquire(&API, "ada").cost(2));
     assert!(now(limiter.reset(&API, "ada")));
-    assert!(now(limiter.snapshots(&API, "ada")).iter().all(|it| it.state().spent == 0.0));
+    assert!(now(limiter.snapshot(&API, "ada")).iter().all(|it| it.state().spent == 0.0));
     assert!(!now(limiter.reset(&API, "ada")));
 }
 

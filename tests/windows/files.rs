@@ -62,6 +62,6 @@ fn a_reload_adds_a_quota() {
     assert_eq!(reloaded.to_string(), "policies.api.quota: 1000/d → 10/s; 1000/d");
     assert_eq!(limiter.quotas(api, Subject::new("ada")).to_string(), "10/s; 1000/d");
     assert!(!now(limiter.try_acquire(api, "ada").cost(11)).is_allowed());
-    let spent: Vec<f64> = now(limiter.snapshots(api, "ada")).iter().map(|it| it.state().spent.ceil()).collect();
+    let spent: Vec<f64> = now(limiter.snapshot(api, "ada")).iter().map(|it| it.state().spent.ceil()).collect();
     assert_eq!(spent, [0.0, 400.0]);
 }

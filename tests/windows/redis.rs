@@ -76,7 +76,7 @@ async fn processes_share_all_windows() {
     // The caller's own quotas use the same windows.
     let own = || Subject::new("ada").quota("100/h; 10/d".parse::<Quotas>().unwrap());
     other.limit_all([Charge::new(&API, own()).cost(6)]).await.unwrap();
-    let spent: Vec<f64> = one.snapshots(&API, "ada").await.unwrap().iter().map(|it| it.state().spent.ceil()).collect();
+    let spent: Vec<f64> = one.snapshot(&API, "ada").await.unwrap().iter().map(|it| it.state().spent.ceil()).collect();
     assert_eq!(spent, [9.0, 9.0]);
     // A quota that is set in one process applies in the other process too.
     one.set_quota(&API, Quota::per_hour(50).and(Quota::per_day(80))).await.unwrap();
@@ -110,6 +110,6 @@ async fn the_longest_window_determines_when_a_row_expires() {
         let other = other.map(Quotas::from).reduce(|list, next| list.and(next[0])).unwrap();
         limiter.limit(&policy, Subject::new("ada").quota(other)).await.unwrap();
         assert!(hours_left() >= 11, "{name}: changing the per-second quota shortened the expiry");
-        assert_eq!(limiter.snapshots(&policy, "ada").await.unwrap().len(), 2);
+        assert_eq!(limiter.snapshot(&policy, "ada").await.unwrap().len(), 2);
     }
 }

@@ -14,7 +14,7 @@ fn api() -> Policy {
 }
 
 fn spent(limiter: &tollgate::RateLimiter, policy: &Policy, subject: Subject) -> Vec<(String, f64)> {
-    let snapshots = now(limiter.snapshots(policy, subject));
+    let snapshots = now(limiter.snapshot(policy, subject));
     snapshots.iter().map(|it| (it.name().to_owned(), it.state().spent)).collect()
 }
 

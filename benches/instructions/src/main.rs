@@ -79,8 +79,7 @@ fn verdict(quota: Quota, times: u64) {
     let (limiter, policy) = (limiter(), Policy::new("api", quota));
     let key = String::from("user-00000000001-17");
     for _ in 0..times {
-        let decision = limiter.try_limit_now(black_box(&policy), black_box(&key)).expect("in memory");
-        black_box(decision.is_allowed());
+        black_box(limiter.limit_now(black_box(&policy), black_box(&key)).is_ok());
     }
 }
 

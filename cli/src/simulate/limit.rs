@@ -75,7 +75,7 @@ impl Limit {
         let limiter = self.config.limiter(MemoryBackend::builder().clock(clock.clone()).max_rows(max_rows).build());
         let layer = self.config.layer(&limiter.build(), caller()).client_ip(key::client_ip());
         // A simulation needs no headers or bodies, and writing them would take most of the time.
-        let layer = layer.ignore_unmatched_deny_rules().headers(HeaderFamily::None).on_refusal(refused);
+        let layer = layer.headers(HeaderFamily::None).on_refusal(refused);
         let mut paths: Vec<&str> = self.config.routes().map(|(line, _)| path_of(line)).collect();
         paths.sort_unstable();
         paths.dedup();

@@ -98,7 +98,7 @@ impl Limiter {
     }
 
     fn snapshots(&self) -> Vec<Snapshot> {
-        let snapshots = |policy| ready(self.limiter.snapshots(policy, KEY)).expect("the memory backend does not fail");
+        let snapshots = |policy| ready(self.limiter.snapshot(policy, KEY)).expect("the memory backend does not fail");
         self.policies.iter().flat_map(snapshots).collect()
     }
 

@@ -175,8 +175,8 @@ impl Reader {
         *self.stored.lock().expect("one thread") = Some(Step { verdict: Verdict::Allow, state: *state, now });
         let future = std::pin::pin!(self.limiter.snapshot(&self.policy, 1u64));
         match future.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(snapshot)) => snapshot.available(now),
-            other => panic!("expected an immediate snapshot, found {other:?}"),
+            Poll::Ready(Ok(snapshots)) => snapshots[0].available(now),
+            other => panic!("expected immediate snapshots, found {other:?}"),
         }
     }
 }

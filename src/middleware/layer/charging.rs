@@ -1,6 +1,5 @@
 //! Options for the cost of a request, the time that it may wait, and the settlement of its charges.
 
-use std::future::Future;
 use std::sync::Arc;
 #[cfg(feature = "wait")]
 use std::time::Duration;
@@ -9,7 +8,6 @@ use http::request::Parts;
 
 use super::RateLimitLayer;
 use crate::middleware::cost::Cost;
-use crate::middleware::maybe_ready::MaybeReady;
 use crate::middleware::on_response::OnResponse;
 #[cfg(feature = "wait")]
 use crate::middleware::options::expect_reservations;
@@ -20,10 +18,11 @@ impl RateLimitLayer {
     ///
     /// A request that costs more than the quota's capacity is refused without `Retry-After` and counted as a
     /// [mistake](crate::observe::Mistake). A request that costs 0 spends nothing, but it is still denied while its key
-    /// has overspent the quota. An outer layer can pass the cost in an extension that the closure reads.
+    /// has overspent the quota. If the cost has to be awaited, let an outer layer compute it and insert an extension that
+    /// the closure reads.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
-        self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
+        self.options_mut().cost = Cost::PerRequest(Arc::new(cost));
         self
     }
 
@@ -35,17 +34,6 @@ impl RateLimitLayer {
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.options_mut().cost = Cost::Fixed(tokens);
-        self
-    }
-
-    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data, as in
-    /// `|req: &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`.
-    #[must_use]
-    pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
-    where
-        F: Future<Output = u64> + Send + 'static,
-    {
-        self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::pending(cost(parts))));
         self
     }
 

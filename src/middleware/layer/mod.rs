@@ -157,15 +157,6 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts [deny rules](crate::protection::DenyList) that can never match in this layer: rules for networks (if the
-    /// layer does not know the client's address), for labels that it does not set, and for keys that its extractors
-    /// cannot find. Use this option if another layer or a handler with the same limiter applies these rules.
-    #[must_use]
-    pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
-        self.options_mut().unmatched.ignored = true;
-        self
-    }
-
     /// Returns the lines of this layer's [table](super::RouteLimits::table) that no request has matched yet.
     pub fn unused_routes(&self) -> Vec<&str> {
         self.options.table().into_iter().flat_map(|table| table.unused()).collect()
@@ -195,8 +186,8 @@ impl<S> Layer<S> for RateLimitLayer {
     /// Wraps a service.
     ///
     /// # Panics
-    /// Panics if a quota can never grant the [fixed cost](RateLimitLayer::fixed_cost), if two limits have the same
-    /// name, or if some [deny rules](RateLimitLayer::ignore_unmatched_deny_rules) can never match.
+    /// Panics if a quota can never grant the [fixed cost](RateLimitLayer::fixed_cost), or if two limits have the same
+    /// name.
     #[track_caller]
     fn layer(&self, inner: S) -> RateLimit<S> {
         self.options.check();

@@ -1,4 +1,4 @@
-//! Options for shadow mode, headers, status and refusals.
+//! Options for headers, status and refusals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,45 +11,15 @@ use crate::middleware::headers::{HeaderFamily, field_name};
 use crate::middleware::refusal::Refusal;
 
 impl RateLimitLayer {
-    /// Enables shadow mode, which lets you try out a limit on live traffic. The limiter decides on each request and
-    /// counts it, but the layer never refuses a request, and clients see no rate limit headers. A request that would
-    /// have been refused is not charged, and its [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed)
-    /// is true. To try out only one of several rules, use [`Policy::enforce`](crate::Policy::enforce).
+    /// Adds a header with this name and the value `denied` to the response if the request would have been refused, had
+    /// all policies been [enforced](crate::Policy::enforce). The header is meant for the access log.
     ///
     /// ```
-    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    /// // Responses to requests over the limit carry `x-limited: denied`.
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).shadow().shadow_header("x-limited");
+    /// # use tollgate::{key, policy::Enforce, Policy, Quota, RateLimitLayer, MINUTE};
+    /// // Try out a limit on live traffic. Responses to requests over the limit carry `x-limited: denied`.
+    /// const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(10, MINUTE)).enforce(Enforce::Never);
+    /// RateLimitLayer::new(TRIAL, key::client_ip()).shadow_header("x-limited");
     /// ```
-    #[must_use]
-    pub fn shadow(self) -> RateLimitLayer {
-        self.enforce_share(0.0)
-    }
-
-    /// Enforces the limit for a share of the keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow)
-    /// to the other keys. Use this to roll out a limit gradually.
-    ///
-    /// A limit is enforced only if both the layer and the [policy](crate::Policy::enforce) enforce it. If a layer has
-    /// several rules, the key comes from the first rule that does not skip the request. The limiter's
-    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share; by default, each
-    /// limiter has a random secret. A larger share includes all keys of a smaller one. All callers without a key count
-    /// as one key. If an extractor fails before a key is found, the request is refused only if the share is 1.0.
-    ///
-    /// # Panics
-    /// Panics if `share` is not between 0.0 and 1.0.
-    #[track_caller]
-    #[must_use]
-    pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
-        assert!(
-            (0.0..=1.0).contains(&share),
-            "tollgate: the share to enforce must be between 0.0 and 1.0, but is {share}"
-        );
-        self.options_mut().enforced_below = (share < 1.0).then_some((share * u64::MAX as f64) as u64);
-        self
-    }
-
-    /// Adds a header with this name and the value `denied` to the response if the request would have been refused
-    /// without [`shadow`](RateLimitLayer::shadow) mode. The header is meant for the access log.
     ///
     /// # Panics
     /// Panics if `name` is not a valid header name in lower case.
