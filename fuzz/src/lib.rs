@@ -3,7 +3,7 @@
 //! The expected results are computed independently, as the documentation describes, because a round trip alone does not
 //! reveal a mistake that is made in both directions.
 
-#[path = "../../tests/model/admitted.rs"]
+#[path = "../../tests/support/admitted.rs"]
 #[allow(dead_code)]
 mod admitted;
 pub mod algebra;
@@ -13,7 +13,7 @@ pub mod durations;
 pub mod headers;
 pub mod keys;
 pub mod leases;
-#[path = "../../tests/model/mod.rs"]
+#[path = "../../tests/support/model.rs"]
 #[allow(dead_code)]
 mod model;
 pub mod quotas;

@@ -2,4 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
+mod linear;
 mod mixing;
+mod properties;
+mod vectors;
+
+#[path = "../support/mod.rs"]
+mod support;

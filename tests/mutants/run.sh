@@ -26,7 +26,7 @@ files() {
 # The tests of the small crate, fastest first. Each round tries only the mutants that survived the previous round.
 small() {
     case "$1" in
-        algebra) printf '%s\n' "--lib" "--test=properties" ;;
+        algebra) printf '%s\n' "--lib" "--test=laws" ;;
         *) echo "--lib" ;;
     esac
 }
@@ -43,10 +43,21 @@ which_tests() {
 # The test targets in the whole crate that cover the group. They are run on the mutants that survived.
 whole() {
     case "$1" in
-        algebra) echo "--test=windows --test=status --test=errors --test=settlement --test=vectors" ;;
-        keys) echo "--lib --test=errors --test=config --test=threats" ;;
-        headers) echo "--test=allocations --test=families --test=http --test=threats --test=routes --test=shards --test=tower_contract" ;;
-        clients) echo "--test=sockets --test=protection --test=routes --test=config" ;;
+        algebra) echo "--test=it --test=laws" ;;
+        keys) echo "--lib --test=it" ;;
+        headers) echo "--test=allocations --test=it" ;;
+        clients) echo "--test=it" ;;
+    esac
+}
+
+# The filter for these targets: modules of `tests/it` and `tests/laws`, unit tests (`tests::`), and a word in the name of each
+# test in `tests/allocations.rs`.
+whole_tests() {
+    case "$1" in
+        algebra) echo "windows:: status:: errors:: settlement:: vectors::" ;;
+        keys) echo "tests:: errors:: config:: threats::" ;;
+        headers) echo "allocates families:: http:: threats:: routes:: shards:: tower_contract::" ;;
+        clients) echo "sockets:: protection:: routes:: config::" ;;
     esac
 }
 
@@ -63,8 +74,16 @@ prepare_small() {
         echo 'pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};'
     } > "$crate/src/lib.rs"
     if [ "$group" = algebra ]; then
-        cp -r "$repo/tests/properties" "$repo/tests/model" "$repo/tests/support" "$crate/tests/"
-        cp "$repo/tests/properties.rs" "$crate/tests/"
+        mkdir "$crate/tests/support"
+        cp -r "$repo/tests/laws/properties" "$crate/tests/"
+        cp "$repo/tests/support/"{admitted,generators,model,random}.rs "$crate/tests/support/"
+        {
+            echo '#![allow(dead_code)]'
+            echo 'mod properties;'
+            echo 'mod support {'
+            printf '    pub(crate) mod %s;\n' admitted generators model random
+            echo '}'
+        } > "$crate/tests/laws.rs"
     else
         cp -r "$repo/src/policy" "$crate/src/"
         printf 'pub mod policy;\npub use policy::*;\n' >> "$crate/src/lib.rs"
@@ -147,7 +166,7 @@ run() {
         prepare_whole "$tree"
         # The quickstart tests run an example, which is not built here. Tests with random histories are slow.
         cases=100 mutate "$group" "$tree" "$(whole "$group")" --all-features \
-            --cargo-arg=--config=profile.dev.package.tollgate.opt-level=0 -- -- --skip quickstart --skip histories
+            --cargo-arg=--config=profile.dev.package.tollgate.opt-level=0 -- -- $(whole_tests "$group") --skip quickstart --skip histories
     fi
 }
 

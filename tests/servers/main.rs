@@ -1,3 +1,11 @@
 //! Tests that start Redis or Valkey servers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
+
+mod examples;
+mod redis;
+mod shards;
+mod windows;
+
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,4 +1,24 @@
-//! Helpers that are shared by several tests.
+//! Helpers that are shared by several test targets. No target uses all of them.
+
+#![allow(dead_code)]
+
+pub(crate) mod admitted;
+pub(crate) mod answer;
+pub(crate) mod client;
+#[cfg(feature = "redis")]
+pub(crate) mod cluster_server;
+pub(crate) mod connections;
+#[cfg(feature = "metrics")]
+pub(crate) mod exporter;
+pub(crate) mod generators;
+pub(crate) mod model;
+pub(crate) mod ports;
+pub(crate) mod random;
+#[cfg(feature = "redis")]
+pub(crate) mod server;
+pub(crate) mod shards;
+pub(crate) mod test_backend;
+pub(crate) mod windows;
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;

@@ -4,13 +4,13 @@
 //! cluster of three nodes on this machine. `TOLLGATE_BENCH=quick` is a smoke test that stores nothing.
 
 #[allow(dead_code)] // Shared with the tests.
-#[path = "../../../../../tests/redis/cluster_server.rs"]
+#[path = "../../../../../tests/support/cluster_server.rs"]
 mod cluster_server;
 #[allow(dead_code)]
-#[path = "../../../../../tests/redis/ports.rs"]
+#[path = "../../../../../tests/support/ports.rs"]
 mod ports;
 #[allow(dead_code, unexpected_cfgs)]
-#[path = "../../../../../tests/redis/server.rs"]
+#[path = "../../../../../tests/support/server.rs"]
 mod server;
 
 mod cluster;

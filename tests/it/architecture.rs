@@ -1,0 +1,256 @@
+//! Checks the module order that `tollgate::docs::design` describes. A module may use only modules at lower levels.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The top-level modules of `src/` and their levels. Add new modules here.
+const MODULES: [(&str, u8); 15] = [
+    ("algorithm", 1),
+    ("policy", 2),
+    ("clock", 2),
+    ("backend", 3),
+    ("limiter", 4),
+    ("middleware", 5),
+    ("config", 6),
+    ("observe", 6),
+    ("status", 6),
+    ("admin", 7),
+    ("fuzzing", 6),
+    // The following two modules contain only re-exports.
+    ("key", 6),
+    ("protection", 6),
+    // The following module contains the synchronization primitives, which are replaced when models are run.
+    ("sync", 0),
+    ("docs", 0),
+];
+
+#[test]
+fn modules_use_only_modules_at_lower_levels() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut faults = Vec::new();
+    let mut files = 0;
+    for file in rust_files(&source) {
+        let inside = file.strip_prefix(&source).expect("expected a path inside src");
+        if inside == Path::new("lib.rs") {
+            continue; // The crate root re-exports from all modules.
+        }
+        let top = inside
+            .components()
+            .next()
+            .expect("expected a path with a first component")
+            .as_os_str()
+            .to_string_lossy()
+            .into_owned();
+        let module = top.trim_end_matches(".rs");
+        let text = fs::read_to_string(&file).expect("expected a readable file");
+        faults.extend(upward_names(module, &text).into_iter().map(|fault| format!("{}: {fault}", inside.display())));
+        files += 1;
+    }
+    assert!(files > 20, "only {files} files found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The two functions that decide, each with the file that defines it and the files that call it. `step` decides a
+/// charge to a single row, and `step_all` decides all charges of a call together.
+const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
+    (
+        "step",
+        "algorithm/step.rs",
+        &[
+            "algorithm/lease.rs",
+            "backend/conformance.rs",
+            "backend/conformance/changed_quotas.rs",
+            "backend/conformance/leases.rs",
+            "limiter/block_cache.rs",
+            "limiter/failure.rs",
+            "limiter/leases/holder.rs",
+            "limiter/leases/mod.rs",
+            "limiter/snapshot.rs",
+        ],
+    ),
+    ("step_all", "algorithm/step.rs", &["backend/conformance.rs", "backend/memory/call.rs", "backend/redis/batch.rs"]),
+];
+
+#[test]
+fn deciding_functions_have_one_definition_and_known_callers() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for (name, home, callers) in DECIDING_FUNCTIONS {
+        let (mut homes, mut calls) = (Vec::new(), Vec::new());
+        for file in rust_files(&source) {
+            let inside =
+                file.strip_prefix(&source).expect("expected a path inside src").to_string_lossy().replace('\\', "/");
+            if inside.contains("tests") || inside.contains("models") {
+                continue;
+            }
+            let (defines, uses) =
+                definitions_and_calls(&fs::read_to_string(&file).expect("expected a readable file"), name);
+            homes.extend(vec![inside.clone(); defines]);
+            if uses > 0 && inside != home {
+                calls.push(inside);
+            }
+        }
+        calls.sort();
+        assert_eq!(
+            (homes, calls),
+            (vec![home.to_owned()], callers.iter().map(|it| it.to_string()).collect()),
+            "{name}"
+        );
+    }
+}
+
+/// The maximum number of items in the crate root, which contains only items that most applications need.
+const MAX_ROOT_ITEMS: usize = 40;
+
+#[test]
+fn the_crate_root_has_at_most_forty_items() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let items = root_items(&fs::read_to_string(source).expect("expected a readable file"));
+    assert!(items.len() > 20 && items.len() <= MAX_ROOT_ITEMS, "{}: {items:?}", items.len());
+}
+
+#[test]
+fn root_items_include_modules_and_re_exports() {
+    let text = "pub mod a;\n#[doc(hidden)]\npub mod hidden;\nmod b;\npub use a::{C,\n    D};\npub use b::E;\n";
+    assert_eq!(root_items(text), ["a", "C", "D", "E"]);
+}
+
+/// Returns the public modules and re-exports in `text`, except those that are `#[doc(hidden)]`.
+fn root_items(text: &str) -> Vec<String> {
+    let mut items = Vec::new();
+    for statement in text.replace("#[doc(hidden)]\npub mod", "mod").split_inclusive(';') {
+        let code: String = statement.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        if let Some((_, name)) = code.split_once("pub mod ") {
+            items.push(name.trim_end_matches(';').to_owned());
+        } else if let Some((_, path)) = code.split_once("pub use ") {
+            let names = path.rsplit_once('{').map_or(path.rsplit("::").next(), |(_, names)| Some(names));
+            let names = names.unwrap_or_default().trim_end_matches([';', '}']);
+            items.extend(names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
+        }
+    }
+    items
+}
+
+#[test]
+fn second_definitions_and_new_callers_are_detected() {
+    let counted = |text: &str| definitions_and_calls(text, "step");
+    assert_eq!(counted("pub fn step(quota: &Quota) {}\nfn steps() {}"), (1, 0));
+    assert_eq!(counted("fn step<R>(row: R) {}\n    let x = step(q, s);\n// step(q)"), (1, 1));
+    assert_eq!(counted("self.step(); decision.step(); one_step(); step.state"), (0, 0));
+    assert_eq!(counted("algorithm::step(a)\nmod tests {\n step(a)"), (0, 1));
+}
+
+/// Counts the definitions of a function and the calls to it in `text`, except in tests and comments.
+fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
+    let (mut defines, mut calls) = (0, 0);
+    for line in text.lines().take_while(|line| !line.contains("mod tests {")) {
+        if line.trim_start().starts_with("//") {
+            continue;
+        }
+        for (at, _) in line.match_indices(name) {
+            let (before, after) = (&line[..at], &line[at + name.len()..]);
+            let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+            // Indented definitions are methods.
+            if before.ends_with("fn ") && !before.starts_with(' ') && after.starts_with(['(', '<']) {
+                defines += 1;
+            } else if is_word && !before.ends_with("fn ") && after.starts_with('(') {
+                calls += 1;
+            }
+        }
+    }
+    (defines, calls)
+}
+
+#[test]
+fn upward_imports_are_detected() {
+    assert!(upward_names("algorithm", "use std::fmt;\nuse super::policy::Key;").len() == 1);
+    assert!(upward_names("backend", "use super::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
+    assert!(upward_names("policy", "fn f() -> super::backend::Error {}").len() == 1);
+    assert!(
+        upward_names("policy", "use super::clock::Clock;").len() == 1,
+        "a module must not name another module at the same level"
+    );
+    assert!(upward_names("policy", "use super::Quota;").len() == 1, "a module must not name the crate root");
+    assert!(!upward_names("algorithm", "use super::super::backend::Error;").is_empty());
+    assert!(upward_names("nowhere", "").len() == 1, "a module without a level must be detected");
+    assert!(upward_names("limiter", "use super::backend::{Error, Take};\n// super::middleware").is_empty());
+    assert!(upward_names("middleware", "use super::key;\nuse super::middleware::x;").is_empty());
+}
+
+/// Returns a message for each name in `text` that the module order forbids. `text` is the source of a file in `module`.
+fn upward_names(module: &str, text: &str) -> Vec<String> {
+    let Some(own) = level(module) else {
+        return vec![format!("add the module {module:?} to MODULES in tests/it/architecture.rs")];
+    };
+    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut faults = Vec::new();
+    // Only the name after the chain of `super` matters, not the length of the chain.
+    for (at, _) in code.match_indices("super::super::") {
+        let rest = code[at..].trim_start_matches("super::");
+        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if let Some(other) = level(&name).filter(|other| name != module && *other >= own) {
+            faults.push(format!("{module} (level {own}) uses {name} (level {other}) through `super`"));
+        }
+    }
+    for name in crate_names(&code) {
+        match level(&name) {
+            _ if name == module => {}
+            Some(other) if other < own => {}
+            Some(other) => faults.push(format!("{module} (level {own}) uses {name} (level {other})")),
+            None => faults.push(format!("{module} uses super::{name}: import it from its module instead")),
+        }
+    }
+    faults
+}
+
+/// Returns the name, or the names in braces, after each `crate::`.
+fn crate_names(code: &str) -> Vec<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        if !rest.starts_with('{') {
+            names.push(word(rest));
+            continue;
+        }
+        // Take only the names directly within the outer braces.
+        let mut depth = 0;
+        let mut expecting = false;
+        for (i, c) in rest.char_indices() {
+            match c {
+                '{' => {
+                    depth += 1;
+                    expecting = depth == 1;
+                }
+                '}' => depth -= 1,
+                ',' => expecting = depth == 1,
+                c if c.is_whitespace() => {}
+                _ if expecting => {
+                    names.push(word(&rest[i..]));
+                    expecting = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    names
+}
+
+fn level(module: &str) -> Option<u8> {
+    MODULES.iter().find(|(name, _)| *name == module).map(|(_, level)| *level)
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("expected a folder") {
+        let path = entry.expect("expected an entry").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}

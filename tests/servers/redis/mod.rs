@@ -1,0 +1,41 @@
+//! Tests of the Redis backend. Most tests start a real server: the installed `redis-server`, or the Redis or Valkey
+//! server that `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three different servers.
+
+mod across_processes;
+mod admin;
+mod cluster;
+mod coalescing;
+mod concurrency;
+mod conformance;
+mod connecting;
+mod dropped;
+mod errors;
+mod expiry;
+mod failover;
+mod failure_modes;
+mod faults;
+mod foreign;
+mod histories;
+mod hostile;
+mod keys;
+mod leased;
+mod leased_cluster;
+mod leased_processes;
+mod leases;
+mod least_privilege;
+mod messages;
+mod notices;
+mod outage;
+mod pauses;
+mod processes;
+mod proxy;
+mod regressions;
+mod resets;
+mod retries;
+mod roundings;
+mod rows;
+mod run_time;
+mod sentinel;
+mod set_clock;
+mod status;
+mod tls;
