@@ -119,7 +119,7 @@ models:
 models-weakened:
 	proof/weaken.sh
 
-# Benchmarks tollgate and other crates; writes benches/peers/RESULTS.md and the plots. Takes about twenty minutes;
+# Benchmarks tollgate and other crates; writes benches/peers/RESULTS.md and its plot. Takes about twenty minutes;
 # TABLES="layer http" measures only these tables. --ignore-rust-version is set because one crate declares a newer Rust
 # version than it needs.
 TABLES ?= all
@@ -140,8 +140,8 @@ instructions-check:
 bench-redis:
 	cargo run $(PEERS) --bin redis
 
-# Measures quotas that are divided into shards, in memory and on a cluster that it starts; writes benches/shards.md and
-# the plots. Takes two minutes.
+# Measures quotas that are divided into shards, in memory and on a cluster that it starts; prints tables and
+# writes the plots. Takes two minutes.
 bench-shards:
 	cargo run $(PEERS) --bin shards
 
