@@ -12,7 +12,8 @@ use support::now;
 // There is only one test in this file, because it measures the memory of the whole process.
 #[test]
 fn a_flood_of_keys_uses_bounded_memory_and_evicts_no_denied_key() {
-    let keys = std::env::var("TOLLGATE_KEYS").map_or(1_000_000, |keys| keys.parse().expect("expected a number of keys"));
+    let keys =
+        std::env::var("TOLLGATE_KEYS").map_or(1_000_000, |keys| keys.parse().expect("expected a number of keys"));
     flood(Quota::token_bucket(100, DAY), keys);
     // Each key spends its whole quota.
     flood(Quota::token_bucket(1, DAY), keys);
