@@ -3,6 +3,10 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
 
+# The packages outside of the workspace share dependencies with the crate if they are built in the same directory.
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+BUILD := $(CARGO_TARGET_DIR)
+
 # `make lint` lints the crate with each of these features alone, without features, with the default features, and with
 # all features.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin conformance
@@ -11,18 +15,20 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin con
 .PHONY: instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay simulate
-.PHONY: migrating theirs cli bench-cli
+.PHONY: migrating theirs side cli bench-cli
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
-STEPS := tools fmt lint features docs theirs unit valkey cli client
+CHECKS := fmt features lint docs theirs side cli
+TESTS := unit valkey client
 
-# Runs all steps, and prints how long each of them took.
-test:
-	@times=; for step in $(STEPS); do \
-		began=$$SECONDS; $(MAKE) --no-print-directory $$step || exit 1; \
-		times+=$$(printf '%6d s  %s|' $$((SECONDS - began)) $$step); \
-	done; tr '|' '\n' <<< "$$times$$(printf '%6d s  in total' $$SECONDS)"
+# Runs the checks beside the tests, and prints how long each of them took. Without incremental compilation, because a build
+# from scratch is faster without.
+test: tools client-tools
+	@CARGO_INCREMENTAL=$${CARGO_INCREMENTAL:-0} scripts/lanes.sh "$(TESTS)" "$(CHECKS)"
+
+# Separate builds do not wait for each other: checks and tests have only few dependencies in common.
+lint docs theirs replay: export CARGO_TARGET_DIR := $(BUILD)/checks
 
 # Installs missing tools on a machine with Rust.
 tools:
@@ -33,6 +39,7 @@ tools:
 	@command -v pip3 >/dev/null || { apt-get update && apt-get install -y --no-install-recommends python3-pip; }
 	@command -v openssl >/dev/null || { apt-get update && apt-get install -y --no-install-recommends openssl; }
 	@command -v cc >/dev/null || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
+	@command -v tmux >/dev/null || { apt-get update && apt-get install -y --no-install-recommends tmux; }
 
 fmt:
 	cargo fmt --all --check
@@ -43,11 +50,10 @@ fmt:
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path migrating/Cargo.toml --check
 	cargo fmt --manifest-path cli/Cargo.toml --check
+	cargo fmt --manifest-path client/differential/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
-	cargo rustc --quiet --profile check --lib --all-features -- --cfg tollgate_fuzzing -D warnings # as fuzz/ builds the crate
-	cargo check --quiet --lib --tests --manifest-path proof/Cargo.toml
 	proof/weaken.sh --check
 	cargo clippy --no-default-features -- -D warnings
 	cargo clippy -- -D warnings
@@ -64,8 +70,7 @@ features:
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
-	scripts/links.py "$${CARGO_TARGET_DIR:-target}/doc/tollgate"
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+	scripts/links.py "$$CARGO_TARGET_DIR/doc/tollgate"
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --no-default-features
 
 # Tests with all features. `make supply` also tests without features, which rebuilds nearly everything.
@@ -85,9 +90,7 @@ simulate:
 	cargo test --release --all-features --lib simulation::tables -- --ignored --nocapture
 
 # Lints and tests the command `tollgate`.
-cli: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 cli:
-	@command -v tmux >/dev/null || { apt-get update && apt-get install -y --no-install-recommends tmux; }
 	cargo clippy --manifest-path cli/Cargo.toml --all-targets -- -D warnings
 	cargo test --manifest-path cli/Cargo.toml
 
@@ -98,7 +101,7 @@ bench-cli:
 # Tests the browser package: its arithmetic against the crate's, and a page in a real browser with a real server.
 client: client-tools
 	cd client && npm ci --no-audit --no-fund --loglevel=error
-	cd client && export CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}" && npm test
+	cd client && npm test
 	cd client && npm run size
 	client/scripts/bundle.sh --check
 	client/scripts/on-real-server.sh
@@ -106,9 +109,11 @@ client: client-tools
 client-tools: node
 	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 
-# Debian's node is too old for the tools, so npm installs a newer version.
+# Debian's node is too old for the tools, so npm installs a newer version. Debian's npm conflicts with other packages of node,
+# which contain corepack.
 node:
-	@command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends nodejs npm; }
+	@command -v npm >/dev/null || corepack enable npm 2>/dev/null || { \
+		apt-get update && apt-get install -y --no-install-recommends nodejs npm; }
 	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || npm install --global node@22
 
 # Tests the concurrent code under loom, in all interleavings; see proof/README.md.
@@ -119,14 +124,14 @@ models:
 models-weakened:
 	proof/weaken.sh
 
-# Benchmarks tollgate and other crates; writes benches/peers/RESULTS.md and the plots. Takes about twenty minutes;
+# Benchmarks tollgate and other crates; writes benches/peers/RESULTS.md and its plot. Takes about twenty minutes;
 # TABLES="layer http" measures only these tables. --ignore-rust-version is set because one crate declares a newer Rust
 # version than it needs.
 TABLES ?= all
-PEERS := --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
+PEERS := --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
 
 bench:
-	cargo run $(PEERS) --bin bench -- $(TABLES)
+	cargo run --release $(PEERS) --bin bench -- $(TABLES)
 
 # Counts the instructions of the common paths; writes benches/instructions.md.
 instructions:
@@ -138,12 +143,12 @@ instructions-check:
 
 # Benchmarks tollgate's and other crates' Redis backends, on a redis-server that it starts.
 bench-redis:
-	cargo run $(PEERS) --bin redis
+	cargo run --release $(PEERS) --bin redis
 
-# Measures quotas that are divided into shards, in memory and on a cluster that it starts; writes benches/shards.md and
-# the plots. Takes two minutes.
+# Measures quotas that are divided into shards, in memory and on a cluster that it starts; prints tables and
+# writes the plots. Takes two minutes.
 bench-shards:
-	cargo run $(PEERS) --bin shards
+	cargo run --release $(PEERS) --bin shards
 
 # Runs honest and hostile clients on one server for SECONDS; fails if a promise is broken. The latencies are meaningful only
 # on an idle machine.
@@ -195,7 +200,15 @@ THEIRS := --ignore-rust-version --manifest-path migrating/Cargo.toml
 # Compiles the other crates' code in src/docs/migrating; tests/it/migrating.rs checks that the pages show the same code.
 theirs: node
 	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npx tsc --noEmit
-	CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}" cargo check --quiet --all-targets $(THEIRS)
+	cargo check --quiet --all-targets $(THEIRS)
+
+# Compiles the other packages, and runs for some seconds what can be run: one model, the stored fuzzing inputs, and each
+# benchmark once. `make test` compiles cli/, client/differential and benches/instructions in other steps.
+side: replay
+	cargo test --all-features --bench algebra --bench backend --bench middleware -- --test
+	cargo test --manifest-path proof/Cargo.toml --lib -- clock::models
+	CARGO_TARGET_DIR=$(BUILD)/checks cargo check --quiet --all-targets $(PEERS)
+	CARGO_TARGET_DIR=$(BUILD)/checks cargo check --quiet --all-targets --manifest-path benches/attack/Cargo.toml
 
 # Tests the code in src/docs/migrating, in Rust and TypeScript, partly on a redis-server that it starts.
 migrating: tools node

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs fuzz targets (default: all) for a number of executions each (default: ten million), and writes the results to
-# fuzz/RESULTS.md:
+# Runs fuzz targets (default: all) for a number of executions each (default: ten million), and prints a table:
 #
 #   fuzz/run.sh [executions] [target...]
 #
@@ -27,34 +26,9 @@ sanitizer=${SANITIZER:-address}
 work=${CARGO_TARGET_DIR:-target}/found
 mkdir -p "$work"
 
-# Replaces the table row of one target, under a lock, because two runs may write at the same time.
-record() {
-    (
-        flock 9
-        {
-            echo "# Fuzzing results"
-            echo
-            echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions. Each input in a corpus reaches"
-            echo "a code edge that no other input reaches. Each file in \`fuzz/src/\` documents what its"
-            echo "target checks."
-            echo
-            echo "| target | executions | corpus | coverage edges | crashes | seconds | sanitizer |"
-            echo "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
-            for other in "${all[@]}"; do
-                if [ "$other" = "$1" ]; then
-                    echo "$2"
-                else
-                    grep -F "| \`$other\` |" RESULTS.md || true
-                fi
-            done
-        } >"$work/results.md"
-        mv "$work/results.md" RESULTS.md
-    ) 9>"$work/lock"
-}
-
 cargo fuzz build --fuzz-dir . --sanitizer "$sanitizer"
-touch RESULTS.md
-
+echo "| target | executions | corpus | coverage edges | crashes | seconds | sanitizer |"
+echo "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
 crashed=0
 for target in "${targets[@]}"; do
     runs=$executions
@@ -84,8 +58,6 @@ for target in "${targets[@]}"; do
     executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)
     edges=$(grep -ao 'cov: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)
     inputs=$(grep -ao 'corp: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)
-    row="| \`$target\` | ${executed:-?} | ${inputs:-?} | ${edges:-?} | $outcome | $((SECONDS - began)) | $sanitizer |"
-    echo "$row"
-    record "$target" "$row"
+    echo "| \`$target\` | ${executed:-?} | ${inputs:-?} | ${edges:-?} | $outcome | $((SECONDS - began)) | $sanitizer |"
 done
 exit $((crashed > 0))

@@ -3,6 +3,7 @@
 # package `tollgate-client`.
 #
 #   scripts/release.sh check [TAG]   fails if the versions of the packages, the changelog and the tag differ
+#                                    (without a tag, the newest section may be unreleased)
 #   scripts/release.sh dry-run       packages and builds everything that `publish` would upload
 #   scripts/release.sh publish       uploads the packages; log in first, with `cargo login` and `npm login`
 #
@@ -23,10 +24,11 @@ check() {
     "$(sed -n 's/^tollgate = { path = "..", version = "\([^"]*\)".*/\1/p' cli/Cargo.toml | head -1)"
   expect client/package.json "$(sed -n 's/^  "version": "\(.*\)",/\1/p' client/package.json)"
   expect client/package-lock.json "$(sed -n 's/^  "version": "\(.*\)",/\1/p' client/package-lock.json)"
-  expect "CHANGELOG.md, the newest version with a date" \
-    "$(sed -n 's/^## \[\([0-9.]*\)\] - [0-9-]*$/\1/p' CHANGELOG.md | head -1)"
+  found=$(grep -m1 '^## ' CHANGELOG.md)
+  [[ $# == 0 && $found == '## [Unreleased]'* ]] || expect "CHANGELOG.md, the newest section, with a date" \
+    "$(sed -n 's/^## \[\([0-9.]*\)\] - [0-9-]*$/\1/p' <<<"$found")"
   for found in "$@"; do expect "the tag $found" "${found#v}"; done
-  [[ $failed == 0 ]] && echo "all packages and the changelog have version $version"
+  [[ $failed == 0 ]] && echo "all packages have version $version"
   return "$failed"
 }
 
@@ -60,6 +62,6 @@ published() {
 case ${1:-} in
   check) check "${@:2}" ;;
   dry-run) check && dry_run ;;
-  publish) check && publish ;;
+  publish) check "v$version" && publish ;;
   *) echo "usage: scripts/release.sh check [TAG] | dry-run | publish" >&2; exit 2 ;;
 esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the line coverage of each module by the tests with all features. `make coverage` writes `tests/coverage.md`.
+# Measures the line coverage of each module by the tests with all features. `make coverage` prints a table.
 #
 # Tests in `src/` are run, but their own lines are not counted. The run omits the examples and the longest tests. It
 # also omits the doctests, because stable Rust cannot measure them.
@@ -55,4 +55,4 @@ awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short HEAD)" -v here="
         close(sort)
         printf "| all | %d | %d | %.1f %% |\n", all, hit, 100 * hit / all
     }
-' "$lcov" | tee tests/coverage.md
+' "$lcov"

@@ -2,7 +2,7 @@
 # Runs the browser tests against real servers: the crate's `status`, `status_ui` and `admin` examples.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-cargo build --quiet --features admin --example status --example status_ui --example admin
+cargo build --quiet --all-features --example status --example status_ui --example admin
 target=$(cargo metadata --format-version 1 --no-deps | node -pe 'JSON.parse(require("fs").readFileSync(0)).target_directory')
 folder=$(mktemp -d)
 trap 'kill $(jobs -p); rm -rf "$folder"' EXIT

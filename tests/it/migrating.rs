@@ -1,5 +1,5 @@
 //! Checks that the migration guides show only code that is compiled in `migrating/`, and that the tests they name
-//! exist. Also checks that the comparison in PROOF.md names a test or a table for each claim.
+//! exist. Also checks that the tests named in PROOF.md exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,30 +85,21 @@ fn every_test_named_in_the_index_exists() {
 }
 
 #[test]
-fn every_claim_in_the_comparison_names_a_test_or_table() {
+fn every_test_named_in_the_comparison_exists() {
     let page = read("PROOF.md");
     let (_, table) = page.split_once("\n## Comparison with other crates\n").expect("expected the comparison");
-    let (table, _) = table.split_once("\n## ").expect("expected a section after the comparison");
+    let (table, _) = table.split_once("\n\nThe figures below").expect("expected figures after the comparison");
     let tests: String =
         IN_RUST.iter().chain(&IN_TYPESCRIPT).map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
-    let tables = read("benches/peers/RESULTS.md");
     let is_row = |line: &&str| line.starts_with('|') && !line.starts_with("| |") && !line.starts_with("| ---");
     let rows: Vec<&str> = table.lines().filter(is_row).collect();
-    assert!(rows.len() > 10);
+    assert!(rows.len() > 5);
     for row in rows {
         let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
-        let test_names: Vec<String> = quoted(shown).collect();
-        for name in &test_names {
+        assert!(shown.contains('`'), "PROOF.md: no test is listed for {row:?}");
+        for name in quoted(shown) {
             assert!(tests.contains(&format!("fn {name}(")), "PROOF.md names `{name}`, which is not a test");
         }
-        let table_names: Vec<&str> = shown.split('"').skip(1).step_by(2).collect();
-        for name in &table_names {
-            assert!(
-                tables.contains(&format!("\n## {name}\n")),
-                "PROOF.md names the table {name:?}, which is not in RESULTS.md"
-            );
-        }
-        assert!(test_names.len() + table_names.len() > 0, "PROOF.md: no test or table is listed for {row:?}");
     }
 }
 

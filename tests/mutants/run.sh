@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Mutation testing: changes one expression at a time in the modules below. For each change, a test must fail.
-# `make mutants` runs all groups and writes `tests/mutants/results.md`. `tests/mutants/run.sh GROUP..` runs some groups,
-# and `tests/mutants/run.sh table` writes the table from the last run of each group.
+# `make mutants` runs all groups and prints a table. `tests/mutants/run.sh GROUP..` runs some groups, and
+# `tests/mutants/run.sh table` prints the table from the last run of each group.
 #
 # Each mutant needs a build. Building the whole crate with its test targets takes minutes, so each group is built as a
 # small crate with only the modules that it needs, which takes seconds. The mutants that survive the tests of the small
@@ -175,7 +175,7 @@ results() {
     cd "$repo"
     echo "# Mutants"
     echo
-    echo "Written by \`make mutants\` on $(date -u +%F) at commit $(git rev-parse --short HEAD) with $(cargo mutants --version)."
+    echo "$(date -u +%F), commit $(git rev-parse --short HEAD), $(cargo mutants --version)"
     echo
     echo "Unviable: the mutant does not compile. Timed out: a test did not finish, which counts as caught. Equivalent: the mutant"
     echo "behaves like the original; \`.cargo/mutants.toml\` gives the reason for each. Survived: no test failed."
@@ -209,7 +209,5 @@ of() {
 
 [ "$*" = table ] || for group in "${@:-${groups[@]}}"; do run "$group"; done
 if [ $# -eq 0 ] || [ "$*" = table ]; then
-    results | awk -F "|" "$total" > "$work/results.md"
-    cp "$work/results.md" "$repo/tests/mutants/results.md"
-    cat "$work/results.md"
+    results | awk -F "|" "$total"
 fi

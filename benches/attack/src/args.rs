@@ -24,7 +24,7 @@ impl Args {
         let mut args = Args {
             seconds: 600,
             flood: 6_000,
-            results: Path::new(env!("CARGO_MANIFEST_DIR")).join("results"),
+            results: Path::new(env!("CARGO_MANIFEST_DIR")).join("target/results"),
             server: None,
             max_rows: 100_000,
         };

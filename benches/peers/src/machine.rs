@@ -30,7 +30,6 @@ pub fn described() -> String {
         ":/",
         ":!RESULTS.md",
         ":!plots",
-        ":/!benches/shards.md",
         ":/!src/docs/plots",
     ];
     let changes = output("git", &changes).filter(|it| !it.is_empty()).map_or("", |_| " with changes");

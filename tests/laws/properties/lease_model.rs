@@ -18,7 +18,7 @@ const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const STEPS: u64 = 5;
 
 /// A lease held by a process: its ID, the tokens left, the tokens spent but not yet reported, and when it ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Held {
     id: (u64, u64),
     tokens: u64,
@@ -27,7 +27,7 @@ struct Held {
 }
 
 /// A message in transit. `sent` is the time at which the request was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Message {
     None,
     Request { sent: u64, id: (u64, u64), spent: u64, unused: u64 },
@@ -65,6 +65,15 @@ impl World {
         assert_eq!(state.spent.fract(), 0.0);
         self.row = (state.spent as u64, state.at.get(), state.stamp.into());
         self.outstanding = (outstanding.since.get(), outstanding.turn.get(), outstanding.current, outstanding.last);
+        self
+    }
+
+    /// Returns the same world for both orders of the processes, which behave alike. Halves the number of worlds.
+    fn sorted(mut self) -> World {
+        if (self.held[0], self.messages[0]) > (self.held[1], self.messages[1]) {
+            self.held.swap(0, 1);
+            self.messages.swap(0, 1);
+        }
         self
     }
 
@@ -164,8 +173,8 @@ fn no_interleaving_of_two_processes_exceeds_the_bound() {
         for next in world.next() {
             most = most.max(next.excess);
             assert!(next.excess <= CAPACITY, "{} tokens beyond the refill: {world:?}, then {next:?}", next.excess);
-            if known.insert(next) {
-                open.push(next);
+            if known.insert(next.sorted()) {
+                open.push(next.sorted());
             }
         }
     }

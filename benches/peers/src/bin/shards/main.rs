@@ -1,7 +1,7 @@
 //! Measures quotas that are divided into shards: `make bench-shards`.
 //!
-//! Prints Markdown tables, and writes them to `benches/shards.md` and the plots to `src/docs/plots`. Starts a Redis
-//! cluster of three nodes on this machine. `TOLLGATE_BENCH=quick` is a smoke test that stores nothing.
+//! Prints Markdown tables, and writes the plots to `src/docs/plots`. Starts a Redis cluster of three nodes on this
+//! machine. `TOLLGATE_BENCH=quick` is a smoke test that stores nothing.
 
 #[allow(dead_code)] // Shared with the tests.
 #[path = "../../../../../tests/support/cluster_server.rs"]
@@ -42,14 +42,11 @@ fn main() {
     page += &section("The share of a saturated limit", saturation::ABOUT, &admitted);
     page += &section("The share of a saturated limit on the cluster", cluster::ABOUT_SATURATED, &cluster_admitted);
     println!("{page}");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // A quick run must not overwrite the results.
-    let (results, plots) = if quick() {
-        (std::env::temp_dir(), std::env::temp_dir())
-    } else {
-        (root.join("benches"), root.join("src/docs/plots"))
+    // A quick run must not overwrite the plots.
+    let plots = match quick() {
+        true => std::env::temp_dir(),
+        false => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/docs/plots"),
     };
-    fs::write(results.join("shards.md"), page.trim_end().to_owned() + "\n").expect("a file to write to");
     let throughput = Plot {
         title: "Throughput of one busy key, relative to one shard",
         description: described_lines("Decisions per second relative to one shard", &faster),
