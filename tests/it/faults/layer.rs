@@ -152,7 +152,7 @@ async fn fault_11_a_request_that_or_reject_refuses_is_unlimited_under_an_enforce
     }
 }
 
-/// Right: 429, because the deny list applies whatever the share is. Cause: `decide_charges` in
+/// Right: 400 or 429, because the deny list applies whatever the share is. Cause: `decide_charges` in
 /// `src/middleware/decide.rs` returns before it reads the signals if no charge is left.
 #[tokio::test]
 async fn fault_11_a_denied_network_is_admitted_if_or_reject_refuses_it_under_an_enforced_share() {
