@@ -130,7 +130,9 @@ async fn limit_now_works_only_with_backends_in_this_process() {
         assert!(matches!(limiter.limit_now(&one, 7), Err(LimitError::Denied(_))));
     }
     let remote = RateLimiter::new(ClaimsRemote(MemoryBackend::new()));
-    assert!(matches!(remote.limit_now(&one, 7), Err(LimitError::Backend(error)) if error.kind() == ErrorKind::Unsupported));
+    assert!(
+        matches!(remote.limit_now(&one, 7), Err(LimitError::Backend(error)) if error.kind() == ErrorKind::Unsupported)
+    );
     assert!(
         remote.try_limit(&one, 7).await.unwrap().is_allowed(),
         "`limit_now` must not spend anything on a remote backend"

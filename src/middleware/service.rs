@@ -37,7 +37,6 @@ impl<S> RateLimit<S> {
     pub(super) fn new(inner: S, options: Arc<LayerOptions>) -> RateLimit<S> {
         RateLimit { inner, options }
     }
-
 }
 
 impl<S, B, R> Service<Request<B>> for RateLimit<S>

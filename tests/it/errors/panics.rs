@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tollgate::backend::RedisBackend;
 use tollgate::{
-    FailureMode, MINUTE, Policy, Quota, RateLimitLayer, RouteLimits, Rule, SECOND, WEEK, key, policy::PolicyName, status,
+    FailureMode, MINUTE, Policy, Quota, RateLimitLayer, RouteLimits, Rule, SECOND, WEEK, key, policy::PolicyName,
+    status,
 };
 
 use super::list::List;

@@ -69,9 +69,8 @@ async fn unlimited_requests_do_not_call_the_backend() {
 
 #[tokio::test]
 async fn limits_in_shadow_mode_refuse_nothing_if_the_backend_fails() {
-    let layer = |enforce| {
-        RateLimitLayer::new(policy("user", 1).enforce(enforce), user).with_status().limiter(&limiter())
-    };
+    let layer =
+        |enforce| RateLimitLayer::new(policy("user", 1).enforce(enforce), user).with_status().limiter(&limiter());
     let app = hello().layer(layer(Enforce::Never).shadow_header("x-would-be"));
     let answer = call(&app, "GET /", &["x-user: ada"]).await;
     assert_eq!(

@@ -82,7 +82,10 @@ async fn shadow_mode_decides_exactly_like_an_enforced_limit() {
         }
 
         for name in ["ada", "bob", "cyd", "dan"] {
-            let (one, other) = (real.snapshot(&USER, name).await.unwrap().remove(0), trial.snapshot(&USER, name).await.unwrap().remove(0));
+            let (one, other) = (
+                real.snapshot(&USER, name).await.unwrap().remove(0),
+                trial.snapshot(&USER, name).await.unwrap().remove(0),
+            );
             assert_eq!(one.available(one.now()), other.available(other.now()), "{name}");
         }
         let rows = (real.remaining(&ALL, "global").await.unwrap(), trial.remaining(&ALL, "global").await.unwrap());
@@ -106,16 +109,14 @@ async fn shadow_mode_sends_no_rate_limit_headers_by_default() {
 
 #[tokio::test]
 async fn shadow_mode_admits_requests_without_a_key() {
-    let layer = |enforce| {
-        RateLimitLayer::new(USER.enforce(enforce), user.or_reject()).with_status().limiter(&limiter().0)
-    };
+    let layer =
+        |enforce| RateLimitLayer::new(USER.enforce(enforce), user.or_reject()).with_status().limiter(&limiter().0);
     assert_eq!(call(&hello().layer(layer(Enforce::Always)), "GET /", &[]).await.status, 400);
     let shadowed = layer(Enforce::Never).shadow_header("x-would-be");
     let shadowed = call(&hello().layer(shadowed), "GET /", &[]).await;
     assert_eq!((shadowed.status, &shadowed.headers["x-would-be"]), (200, &"denied".parse().unwrap()));
-    let by_address = |enforce| {
-        RateLimitLayer::new(USER.enforce(enforce), key::client_ip()).with_status().limiter(&limiter().0)
-    };
+    let by_address =
+        |enforce| RateLimitLayer::new(USER.enforce(enforce), key::client_ip()).with_status().limiter(&limiter().0);
     assert_eq!(call(&hello().layer(by_address(Enforce::Always)), "GET /", &[]).await.status, 500);
     assert_eq!(call(&hello().layer(by_address(Enforce::Never)), "GET /", &[]).await.status, 200);
 }

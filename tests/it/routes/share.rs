@@ -6,12 +6,7 @@ use std::collections::BTreeSet;
 use axum::Router;
 use axum::routing::get;
 use tollgate::key::KeyExtractor;
-use tollgate::{
-    MemoryBackend, RateLimitLayer, RateLimiter,
-    clock::ManualClock,
-    key::Secret,
-    policy::Enforce,
-};
+use tollgate::{MemoryBackend, RateLimitLayer, RateLimiter, clock::ManualClock, key::Secret, policy::Enforce};
 
 use super::app::{call, limiter, policy, user};
 
@@ -78,7 +73,8 @@ async fn anonymous_callers_count_as_one_key_and_skipped_requests_are_never_refus
     call(&app, "GET /", &[]).await;
     let statuses = [call(&app, "GET /", &[]).await.status, call(&app, "GET /", &[]).await.status];
     assert_eq!(statuses[0], statuses[1], "all anonymous requests must get the same status");
-    let skipping = RateLimitLayer::new(policy("skip", 1).enforce(Enforce::Share(0.99)), user.or_skip()).limiter(&limiter);
+    let skipping =
+        RateLimitLayer::new(policy("skip", 1).enforce(Enforce::Share(0.99)), user.or_skip()).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {})).layer(skipping);
     for _ in 0..5 {
         assert_eq!(call(&app, "GET /", &[]).await.status, 200);
