@@ -207,8 +207,8 @@ theirs: node
 side: replay
 	cargo test --all-features --bench algebra --bench backend --bench middleware -- --test
 	cargo test --manifest-path proof/Cargo.toml --lib -- clock::models
-	CARGO_TARGET_DIR=$(BUILD)/checks cargo check --quiet --all-targets $(PEERS)
-	CARGO_TARGET_DIR=$(BUILD)/checks cargo check --quiet --all-targets --manifest-path benches/attack/Cargo.toml
+	CARGO_TARGET_DIR=$(BUILD)/checks cargo check --quiet $(PEERS)
+	CARGO_TARGET_DIR=$(BUILD)/checks cargo check --quiet --manifest-path benches/attack/Cargo.toml
 
 # Tests the code in src/docs/migrating, in Rust and TypeScript, partly on a redis-server that it starts.
 migrating: tools node

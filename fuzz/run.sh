@@ -17,10 +17,9 @@ export ASAN_OPTIONS=quarantine_size_mb=4:malloc_context_size=0:${ASAN_OPTIONS:-}
 
 executions=${1:-10000000}
 shift || true
-mapfile -t all < <(cargo fuzz list --fuzz-dir .)
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
-    targets=("${all[@]}")
+    mapfile -t targets < <(cargo fuzz list --fuzz-dir .)
 fi
 sanitizer=${SANITIZER:-address}
 work=${CARGO_TARGET_DIR:-target}/found

@@ -22,16 +22,8 @@ pub fn described() -> String {
     let day = output("date", &["-u", "+%F"]).unwrap_or_default();
     let commit = output("git", &["rev-parse", "--short=10", "HEAD"]).unwrap_or_default();
     // Files written by the benchmark do not count as changes.
-    let changes = [
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-        ":/",
-        ":!RESULTS.md",
-        ":!plots",
-        ":/!src/docs/plots",
-    ];
+    let changes =
+        ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!RESULTS.md", ":!plots", ":/!src/docs/plots"];
     let changes = output("git", &changes).filter(|it| !it.is_empty()).map_or("", |_| " with changes");
     format!("{model}{}, {cores} cores, {compiler}, {day}, commit {commit}{changes}", family.unwrap_or_default())
 }
