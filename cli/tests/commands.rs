@@ -50,6 +50,21 @@ fn a_configuration_is_checked() {
     assert!(error.contains("policies.api.quota") && error.contains("did you mean \"search\"?"), "{error}");
 }
 
+/// A known fault. Right: `route /health: no limits`, and `/health` in the JSON. `/health` is not among the other routes.
+/// Cause: `Config::routes` in the crate's `src/config/mod.rs` returns a line once for each policy, and thus never.
+#[test]
+fn fault_20_check_hides_a_route_without_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "default = \"api\"\n[policies.api]\nquota = \"10/min\"\n[routes]\n\"/health\" = []\n";
+    let limits = file(&folder, "limits.toml", text);
+    let (code, out, error) = tollgate(&["check", &limits]);
+    let expected = "policy api\n  no tier: 10/min\nother routes: api\n";
+    assert_eq!((code, &*out, &*error), (0, expected, ""));
+    let (_, json, _) = tollgate(&["check", &limits, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["routes"], &json["other_routes"]), (&serde_json::json!([]), &serde_json::json!(["api"])));
+}
+
 #[test]
 fn settings_without_effect_are_listed() {
     let folder = tempfile::tempdir().unwrap();
