@@ -36,7 +36,8 @@ impl SetClock {
     pub(crate) async fn on(server: &Server) -> SetClock {
         let client = redis::Client::open(server.url()).unwrap();
         // The Redis client's own default is half a second.
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE));
+        let config =
+            AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE));
         let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
         SetClock { connection, now: Arc::new(Mutex::new(Micros::EPOCH)), scripts: Arc::default() }
     }

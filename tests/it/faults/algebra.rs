@@ -59,6 +59,7 @@ fn fault_15_a_negative_row_gives_a_reservation_without_a_wait() {
     let at = Micros::new(NOW.get() / 60_000_000 * 60_000_000);
     let clear = at + MINUTE;
     let row = State { spent: -2.0, at, carry: 0.0, stamp: stamp(&quota), clear };
-    let answers: Vec<Verdict> = (5..=7).map(|cost| step(&quota, &row, at + SECOND, Ask::cost(cost).reserve()).verdict).collect();
+    let answers: Vec<Verdict> =
+        (5..=7).map(|cost| step(&quota, &row, at + SECOND, Ask::cost(cost).reserve()).verdict).collect();
     assert!(answers.contains(&Verdict::Reserve { wait: std::time::Duration::ZERO }), "{answers:?}");
 }
