@@ -46,13 +46,13 @@ async fn fault_01_a_read_of_a_sharded_quota_sees_the_first_shard_only() {
         }
         let left = async |limiter: &RateLimiter| {
             let check = limiter.try_check(&SHARDED, key).await.unwrap().remaining();
-            let snapshot = limiter.snapshot(&SHARDED, key).await.unwrap();
-            assert_eq!(snapshot.to_json(), snapshot.to_json());
             [check, limiter.remaining(&SHARDED, key).await.unwrap()]
         };
         assert_eq!(left(&memory).await, [75; 2]);
+        // Everything is left if the first shard is unspent, and nothing if it is spent. A check adds up the costs of its
+        // four reads of one row, 1 + 2 + 3 of which it reports as spent.
         let wrong = left(&redis).await;
-        assert!(wrong == [0; 2] || wrong == [100; 2], "{wrong:?}");
+        assert!(wrong == [0; 2] || wrong == [94, 100], "{wrong:?}");
     }
 }
 
@@ -120,19 +120,15 @@ async fn fault_06_a_resume_is_published_before_the_pause_that_it_ends() {
     let limiter = RateLimiter::new(builder().connect(&server.url()).await.unwrap());
     wait_until("the first poll is over", async || limiter.stats().poll_failed == Some(false)).await;
     let one = limiter.clone();
-    let published = tokio::spawn(async move {
-        let published = (one.pause(&API, "ada", HOUR), one.resume(&API, "ada"));
-        assert!(one.try_check(&API, "ada").await.unwrap().is_allowed());
-        published
-    });
+    let published = tokio::spawn(async move { (one.pause(&API, "ada", HOUR), one.resume(&API, "ada")) });
     let (pause, resume) = published.await.unwrap();
     pause.await.unwrap();
     resume.await.unwrap();
     let other = RateLimiter::new(builder().connect(&server.url()).await.unwrap());
     wait_until("the other limiter has read the notices", async || other.stats().poll_failed == Some(false)).await;
-    for limiter in [&limiter, &other] {
-        assert_eq!(limiter.try_check(&API, "ada").await.unwrap().reason(), Reason::Blocked);
-    }
+    let reasons = [limiter.try_check(&API, "ada"), other.try_check(&API, "ada")];
+    let [here, there] = reasons;
+    assert_eq!([here.await.unwrap().reason(), there.await.unwrap().reason()], [Reason::Blocked; 2]);
 }
 
 struct Panics;

@@ -1,6 +1,6 @@
 //! Faults of the arithmetic.
 
-use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Step, Verdict, settle, stamp, step};
+use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, stamp, step};
 use tollgate::{MINUTE, Quota, SECOND};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
@@ -17,38 +17,6 @@ fn fault_08_a_credit_lengthens_a_denial() {
     };
     let credited = settle(&new, &spent, &ChargeRecord::credit(1), NOW, 0);
     assert_eq!((retry(&spent), retry(&credited)), (56, 940));
-}
-
-/// Right: 0. Cause: `State::clear` is `Micros::MAX` there, which means never, but the row counts as expired because the
-/// clock has reached it (`algorithm/changed.rs`, `is_foreign` and `roll`; `micros.rs`).
-#[test]
-fn fault_10_no_quota_holds_at_the_last_instant() {
-    for quota in [Quota::token_bucket(5, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_window(5, MINUTE)] {
-        let mut row = State::default();
-        let admitted = admitted(&quota, &mut row, Micros::MAX, 1000);
-        println!("{quota}: {admitted}");
-        assert_eq!(admitted, 1000, "{quota}");
-    }
-}
-
-/// Right: 15. Five before the jump, and at most one capacity more for each step of the clock.
-#[test]
-fn fault_10_a_jump_to_the_last_instant_and_back_admits_everything() {
-    let (quota, mut row) = (Quota::token_bucket(5, MINUTE), State::default());
-    let all = [NOW, Micros::MAX, NOW].map(|now| admitted(&quota, &mut row, now, 100));
-    assert_eq!((all, all.iter().sum::<u64>()), ([5, 100, 5], 110));
-}
-
-fn admitted(quota: &Quota, row: &mut State, now: Micros, calls: u64) -> u64 {
-    let mut admitted = 0;
-    for _ in 0..calls {
-        let Step { verdict, state, .. } = step(quota, row, now, Ask::cost(1));
-        if verdict == Verdict::Allow {
-            *row = state;
-            admitted += 1;
-        }
-    }
-    admitted
 }
 
 /// Right: a wait above zero, or `Allow` as for an unspent row. Cause: only `token_bucket.rs` clamps a negative `spent`;

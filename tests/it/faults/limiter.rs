@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tollgate::clock::ManualClock;
+use tollgate::algorithm::Micros;
+use tollgate::clock::{Clock, ManualClock};
 use tollgate::observe::{Decided, Observer, Settled};
 use tollgate::protection::{DenyList, DenyRule};
 use tollgate::{HOUR, LimitError, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, Receipt, SECOND};
@@ -64,7 +65,39 @@ fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>, waker: &Waker) -> Poll<F::
     future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-static API: Policy = Policy::new("api", Quota::token_bucket(100, 100 * SECOND));
+/// Right: 5. Cause: a row's `clear` is `Micros::MAX` there, which means never, but `backend/memory/row.rs` takes the row
+/// as expired, because the clock has reached that instant. (The pure step holds.)
+#[tokio::test]
+async fn fault_10_no_quota_holds_at_the_last_instant() {
+    for quota in [Quota::token_bucket(5, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_window(5, MINUTE)] {
+        let (clock, limiter) = limiter(&DenyList::new());
+        clock.set(Micros::MAX);
+        assert_eq!(admitted(&limiter, &Policy::new("api", quota), 1000).await, 1000, "{quota}");
+    }
+}
+
+/// Right: at most 15, as documented: 5 before the jump, and one capacity more for each step of the clock.
+#[tokio::test]
+async fn fault_10_a_jump_to_the_last_instant_and_back_admits_everything() {
+    let (clock, limiter) = limiter(&DenyList::new());
+    let (policy, begin) = (Policy::new("api", Quota::token_bucket(5, MINUTE)), clock.now());
+    let mut all = Vec::new();
+    for at in [begin, Micros::MAX, begin] {
+        clock.set(at);
+        all.push(admitted(&limiter, &policy, 100).await);
+    }
+    assert_eq!((all.iter().sum(), all), (110, vec![5, 100, 5]));
+}
+
+async fn admitted(limiter: &RateLimiter, policy: &Policy, calls: usize) -> usize {
+    let mut admitted = 0;
+    for _ in 0..calls {
+        admitted += usize::from(limiter.try_limit(policy, "ada").await.unwrap().is_allowed());
+    }
+    admitted
+}
+
+static API: Policy = Policy::new("api", Quota::token_bucket(60, MINUTE).capacity(100));
 
 async fn charged(limiter: &RateLimiter, cost: u64) -> Receipt {
     limiter.acquire(&API, "ada").cost(cost).hold().await.unwrap().into_receipt()
