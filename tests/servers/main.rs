@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
 mod examples;
+mod faults;
 mod redis;
 mod shards;
 mod windows;

@@ -18,7 +18,7 @@ pub(crate) struct Server {
     arguments: Vec<String>,
 }
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A placeholder for a free port in the settings of a server.
 pub(crate) const FREE: &str = "a free port";

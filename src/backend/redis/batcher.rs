@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::batch::{Action, Batch, Operation, RowKey};
 use super::breaker::{Breaker, PROBE_TIMEOUT, Permit, TripReason};
-use super::error::{ServerStatus, classify, is_redirection, server_status};
+use super::error::{ServerStatus, classify, is_not_served, server_status};
 use super::link::Link;
 use crate::backend::{Error, ErrorKind};
 use crate::sync::tasks::{Handle, sleep, timeout, yield_now};
@@ -79,19 +79,22 @@ const MAX_ROWS: usize = 1000;
 /// The maximum number of waiting operations. More operations could not be decided before their deadlines.
 const MAX_WAITING: usize = 100_000;
 
-const MAX_REDIRECTIONS: u32 = 4;
+/// The pause before a call that a cluster has refused twice is sent again. It doubles with each refusal.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Batcher {
     pub(super) fn new(link: Link, deadline: Duration, runtime: Handle) -> Batcher {
         Batcher { link, deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
     }
 
-    /// Checks that the server can run the script. A slot migration does not count as a failure.
+    /// Checks that the server can run the script. A slot that is moving does not count as a failure.
     pub(super) async fn check(&self, action: Action) -> Result<(), Error> {
         let (sender, _) = oneshot::channel();
         let batch = Batch::new(vec![Operation { action, began: Instant::now(), sender }]);
-        match self.call(&batch).await {
-            Err(error) if !self.is_cluster_redirection(&error) => Err(classify(error)),
+        match self.call(&batch, self.deadline).await {
+            Err(error) if !self.is_cluster_refusal(&error) => Err(classify(error)),
             _ => Ok(()),
         }
     }
@@ -198,13 +201,13 @@ impl Batcher {
         let connection = self.link.generation();
         // Only an operation that must run can have less than half of the deadline left. It is given that half.
         let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
-        match timeout(left, self.call(&batch)).await {
+        match timeout(left, self.call(&batch, left)).await {
             Ok(Ok(reply)) => {
                 self.pace(slot, &batch).await;
                 batch.complete(&reply);
             }
             Ok(Err(error)) => {
-                if server_status(&error) != ServerStatus::Responsive || self.is_cluster_redirection(&error) {
+                if server_status(&error) != ServerStatus::Responsive || self.is_cluster_refusal(&error) {
                     self.trip(slot, connection, TripReason::Failed(error.clone()));
                 }
                 batch.fail(|| classify(error.clone()));
@@ -222,15 +225,18 @@ impl Batcher {
         self.breaker(slot).trip(reason, Instant::now());
     }
 
-    /// Returns whether a cluster redirected the call. If the last retry is also redirected, the slot's old node is
-    /// gone.
-    fn is_cluster_redirection(&self, error: &RedisError) -> bool {
-        is_redirection(error) && self.link.has_slots()
+    /// Returns whether a cluster refused the call without running it. If it still does so at the deadline, the slot's
+    /// old node is gone.
+    fn is_cluster_refusal(&self, error: &RedisError) -> bool {
+        is_not_served(error) && self.link.has_slots()
     }
 
-    async fn call(&self, batch: &Batch) -> Result<Vec<u8>, RedisError> {
-        let (mut in_full, mut redirections, mut ask): (_, u32, Option<RedisError>) = (false, 0, None);
-        // Retry only after an error that guarantees that nothing was charged.
+    /// Sends a script call. Only an error that guarantees that nothing was charged is followed by another attempt, but
+    /// then until `left` has passed. A call with an unknown outcome is never sent again.
+    async fn call(&self, batch: &Batch, left: Duration) -> Result<Vec<u8>, RedisError> {
+        let began = Instant::now();
+        let (mut in_full, mut refused, mut ask): (_, bool, Option<RedisError>) = (false, false, None);
+        let mut pause = FIRST_PAUSE;
         loop {
             let command = batch.command(in_full);
             let answer = match &ask {
@@ -241,14 +247,18 @@ impl Batcher {
             match error.kind() {
                 // The server lost its scripts in a restart or a flush.
                 RedisErrorKind::Server(ServerErrorKind::NoScript) if !in_full => in_full = true,
-                _ if self.is_cluster_redirection(error) && redirections < MAX_REDIRECTIONS => {
+                _ if self.is_cluster_refusal(error) => {
                     let is_ask = error.kind() == RedisErrorKind::Server(ServerErrorKind::Ask);
                     ask = is_ask.then(|| error.clone());
                     // The node from which the client read the slot map may not know about the move yet.
-                    if redirections > 0 {
-                        sleep(self.deadline / 16).await;
+                    if refused {
+                        if began.elapsed() + pause >= left {
+                            return answer;
+                        }
+                        sleep(pause).await;
+                        pause = (pause * 2).min(MAX_PAUSE);
                     }
-                    redirections += 1;
+                    refused = true;
                 }
                 _ => return answer,
             }
@@ -268,7 +278,7 @@ impl Batcher {
             probe.failure = match timeout(time, link.run::<redis::Value>(&command)).await {
                 Ok(Err(error))
                     if server_status(&error) == ServerStatus::Unreachable
-                        || probe.batcher.is_cluster_redirection(&error) =>
+                        || probe.batcher.is_cluster_refusal(&error) =>
                 {
                     Some(TripReason::Failed(error))
                 }

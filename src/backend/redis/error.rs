@@ -61,10 +61,11 @@ fn missing_permission(error: &RedisError) -> String {
     )
 }
 
-/// Returns whether a cluster node refused a command because its slot has moved or is moving.
-pub(super) fn is_redirection(error: &RedisError) -> bool {
-    use redis::ServerErrorKind::{Ask, Moved, TryAgain};
-    matches!(error.kind(), RedisErrorKind::Server(Moved | Ask | TryAgain))
+/// Returns whether a cluster node refused a command without running it, because the command's slot has moved, is moving
+/// or has no owner at the moment.
+pub(super) fn is_not_served(error: &RedisError) -> bool {
+    use redis::ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
+    matches!(error.kind(), RedisErrorKind::Server(Moved | Ask | TryAgain | ClusterDown))
 }
 
 pub(super) fn classify(error: RedisError) -> Error {

@@ -3,6 +3,10 @@
 
 #[cfg(feature = "admin")]
 mod admin;
+mod algebra;
 #[cfg(feature = "axum")]
 mod layer;
+#[cfg(feature = "wait")]
+mod limiter;
+mod notices;
 mod policies;

@@ -194,7 +194,7 @@ async fn calls_follow_a_slot_that_moves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recently_moved_slot_is_found() {
     let cluster = Cluster::start();
-    let backend = cluster.connect(RedisBackend::builder().deadline(Duration::from_secs(5))).await;
+    let backend = cluster.backend().await;
     let policy = PolicyName::new("moved");
     let key = key_on(&cluster, 2);
     let slot = slot(&cluster.nodes[0], key);

@@ -22,7 +22,7 @@ async fn start(arguments: &[&str]) -> (Server, RateLimiter) {
 
 async fn connect(server: &Server, user: &str) -> Result<RedisBackend, Error> {
     let url = format!("redis://{user}@127.0.0.1:{}", server.port());
-    RedisBackend::builder().deadline(Duration::from_millis(300)).connect(&url).await
+    RedisBackend::builder().deadline(Duration::from_secs(10)).connect(&url).await
 }
 
 fn run(server: &Server, command: &str) {

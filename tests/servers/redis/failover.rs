@@ -18,7 +18,8 @@ use crate::support::server::{PATIENCE, Server};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
-const SLACK: Duration = Duration::from_secs(1);
+/// The machine may be busy.
+const SLACK: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_primary_affects_only_its_own_slots() {

@@ -23,7 +23,7 @@ async fn warm_up(limiter: &RateLimiter, policy: &Policy, key: &str) -> u64 {
         if decision.decided_by() == DecidedBy::Lease {
             return calls;
         }
-        assert!(begin.elapsed() < 10 * SECOND, "no lease after {calls} calls");
+        assert!(begin.elapsed() < 60 * SECOND, "no lease after {calls} calls");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     unreachable!()
@@ -72,7 +72,8 @@ async fn a_lease_that_arrives_after_the_shutdown_is_given_back() {
     shutdown.await.unwrap();
     let begin = Instant::now();
     while other.remaining(&BUSY, "ada").await.unwrap() < 100_000 - calls {
-        assert!(begin.elapsed() < SECOND, "the lease was not given back");
+        // Without the release, the lease would end after four seconds.
+        assert!(begin.elapsed() < 3 * SECOND, "the lease was not given back");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(one.stats().leases, 0);
@@ -85,7 +86,7 @@ async fn an_idle_process_gives_its_leases_back() {
     let calls = warm_up(&one, &BUSY, "ada").await;
     let begin = Instant::now();
     while other.remaining(&BUSY, "ada").await.unwrap() < 100_000 - calls {
-        assert!(begin.elapsed() < 10 * SECOND, "the lease was not given back");
+        assert!(begin.elapsed() < 60 * SECOND, "the lease was not given back");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

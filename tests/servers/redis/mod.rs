@@ -28,7 +28,7 @@ mod notices;
 mod outage;
 mod pauses;
 mod processes;
-mod proxy;
+pub(crate) mod proxy;
 mod regressions;
 mod resets;
 mod retries;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Policy, Quota, RateLimiter, Reason, SECOND};
+use tollgate::{HOUR, Policy, Quota, RateLimiter, Reason, SECOND};
 
-use crate::support::server::Server;
+use crate::support::server::{PATIENCE, Server};
 
 static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(200));
 
@@ -33,7 +33,7 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
     assert!(early <= 1 + 20 * 3 / 2, "{early} requests were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);
     // A process that starts later also learns about the pause, and then about its end.
-    one.pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
+    one.pause(&UPSTREAM, "host", HOUR).await.unwrap();
     let third = RateLimiter::new(server.backend().await);
     let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&UPSTREAM, "host").await.unwrap().is_allowed();
     for (limiter, paused) in [(&third, true), (&other, true), (&third, false)] {
@@ -42,7 +42,7 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
         }
         let begin = Instant::now();
         while is_paused(limiter).await != paused {
-            assert!(begin.elapsed() < 2 * SECOND, "the limiter did not receive the change within two seconds");
+            assert!(begin.elapsed() < PATIENCE, "the limiter did not receive the change in time");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -54,21 +54,21 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
 async fn the_longer_of_two_pauses_from_different_processes_applies_everywhere() {
     let server = Server::start();
     let limiters = [RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await)];
-    limiters[0].pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
+    limiters[0].pause(&UPSTREAM, "host", HOUR).await.unwrap();
     limiters[1].pause(&UPSTREAM, "host", 5 * SECOND).await.unwrap();
     let later = RateLimiter::new(server.backend().await);
     for limiter in [&limiters[0], &limiters[1], &later] {
         let begin = Instant::now();
         while limiter.try_check(&UPSTREAM, "host").await.unwrap().retry_after() < Some(50 * SECOND) {
-            assert!(begin.elapsed() < 2 * SECOND, "the limiter did not receive the longer pause within two seconds");
+            assert!(begin.elapsed() < PATIENCE, "the limiter did not receive the longer pause in time");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
     // After `resume` has ended the longer pause, a shorter pause applies.
     limiters[0].resume(&UPSTREAM, "host").await.unwrap();
-    limiters[0].pause(&UPSTREAM, "host", 5 * SECOND).await.unwrap();
+    limiters[0].pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
     let last = RateLimiter::new(server.backend().await);
     tokio::time::sleep(SECOND).await;
     let left = last.try_check(&UPSTREAM, "host").await.unwrap().retry_after();
-    assert!(left > Some(2 * SECOND) && left <= Some(5 * SECOND), "{left:?}");
+    assert!(left > Some(SECOND) && left <= Some(60 * SECOND), "{left:?}");
 }

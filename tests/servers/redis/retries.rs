@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::backend::{ErrorKind, RedisBackend};
+use tollgate::backend::ErrorKind;
 
 use super::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
-use crate::support::server::Server;
+use crate::support::server::{PATIENCE, Server};
 
 /// When a stopped server resumes, it reads the pending commands. A charge that timed out may then be made, but only
 /// once. No charge is sent after the breaker has opened.
@@ -85,7 +85,7 @@ async fn dropped_settlements_and_resets_take_effect() {
     drop(limiter.reset(&SLOW, key + 1));
     let begin = Instant::now();
     while limiter.remaining(&SLOW, key).await.unwrap() + limiter.remaining(&SLOW, key + 1).await.unwrap() < 2 * LIMIT {
-        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert!(begin.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -94,7 +94,7 @@ async fn dropped_settlements_and_resets_take_effect() {
 fn calls_fail_after_the_runtime_has_shut_down() {
     let server = Server::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let backend = runtime.block_on(RedisBackend::connect(&server.url())).unwrap();
+    let backend = runtime.block_on(server.backend());
     let limiter = tollgate::RateLimiter::new(backend);
     drop(runtime);
     let other = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, ServerErrorKind, Value};
+use redis::{Arg, AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, ServerErrorKind, Value};
 use tollgate::algorithm::Micros;
 use tollgate::backend::RedisBackend;
 
@@ -35,7 +35,10 @@ pub(crate) struct SetClock {
 impl SetClock {
     pub(crate) async fn on(server: &Server) -> SetClock {
         let client = redis::Client::open(server.url()).unwrap();
-        let connection = client.get_multiplexed_async_connection().await.unwrap();
+        // The Redis client's own default is half a second.
+        let config =
+            AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE));
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
         SetClock { connection, now: Arc::new(Mutex::new(Micros::EPOCH)), scripts: Arc::default() }
     }
 
