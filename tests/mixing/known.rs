@@ -1,0 +1,39 @@
+//! The faults that the crate is known to have, and which the harness tolerates until they are mended.
+//!
+//! Whoever mends a fault removes its line here. With `TOLLGATE_MIXING_STRICT=1`, nothing is tolerated, which shows
+//! which of the faults the harness finds.
+
+/// Something that should not be.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    /// The number of a known fault.
+    pub(crate) known: Option<u8>,
+    pub(crate) text: String,
+}
+
+/// The numbers of the known faults. Numbers above 100 are faults that this harness found.
+const KNOWN: [(u8, &str); 5] = [
+    (2, "calls held by a pause are decided under the settings from before the pause"),
+    (8, "a credit can lengthen a denial"),
+    (9, "a refund gives back what a credit or a reset has given back, or answers `true` for a part"),
+    (10, "at the last representable instant, no quota holds"),
+    (101, "settling a receipt with a shadowed charge again answers `true`"),
+];
+
+impl Finding {
+    pub(crate) fn of(known: Option<u8>, text: String) -> Finding {
+        Finding { known: known.filter(|known| KNOWN.iter().any(|(number, _)| number == known)), text }
+    }
+
+    pub(crate) fn is_tolerated(&self) -> bool {
+        self.known.is_some() && std::env::var_os("TOLLGATE_MIXING_STRICT").is_none()
+    }
+
+    /// A text that is the same for findings of the same fault.
+    pub(crate) fn kind(&self) -> String {
+        match self.known.and_then(|known| KNOWN.iter().find(|(number, _)| *number == known)) {
+            Some((number, text)) => format!("fault {number}: {text}"),
+            None => self.text.chars().filter(|c| !c.is_ascii_digit()).take(48).collect(),
+        }
+    }
+}
