@@ -69,8 +69,7 @@ impl Rule {
 
     /// Returns the tokens that can be spent now without waiting: the largest cost that the arithmetic grants.
     pub(crate) fn remaining(&self, row: &Row, now: Time) -> u64 {
-        let granted =
-            |cost| algorithm::step(&self.0, row, Micros::new(now), Ask::cost(cost)).verdict == Verdict::Allow;
+        let granted = |cost| algorithm::step(&self.0, row, Micros::new(now), Ask::cost(cost)).verdict == Verdict::Allow;
         let (mut low, mut high) = (0, self.0.get_capacity());
         while low < high {
             let middle = low + (high - low).div_ceil(2);
@@ -125,7 +124,9 @@ pub(crate) fn decide(rows: &mut [Row], asked: &[Asked], now: Time) -> Vec<Decide
         .iter()
         .map(|line| {
             let ask = Ask::cost(line.cost);
-            let ask = line.wait.map_or(ask, |wait| if wait == Time::MAX { ask.reserve() } else { ask.wait_up_to(time(wait)) });
+            let ask = line
+                .wait
+                .map_or(ask, |wait| if wait == Time::MAX { ask.reserve() } else { ask.wait_up_to(time(wait)) });
             algorithm::Line { row: line.row, quota: &line.rule.0, ask }
         })
         .collect();
@@ -159,7 +160,7 @@ impl Facts {
     /// Returns the rule of each shard of a quota, for one key under one policy.
     pub(crate) fn rules(&mut self, policy: &str, key: Option<u8>, spec: &Spec) -> Vec<Rule> {
         let read = || {
-            let limiter = RateLimiter::builder(MemoryBackend::new()).secret(SECRET).build();
+            let limiter = RateLimiter::builder(MemoryBackend::new()).secret(secret()).build();
             let policy = Policy::try_new(policy, quota(spec)).unwrap();
             let snapshots = now(limiter.snapshots(&policy, subject_of(key)));
             snapshots[0].rows().iter().map(|(quota, _)| Rule(*quota)).collect()
@@ -170,9 +171,9 @@ impl Facts {
     /// Returns whether a key is in the half for which a policy is enforced.
     pub(crate) fn is_in_half(&mut self, policy: &str, key: Option<u8>) -> bool {
         let read = || {
-            let limiter = RateLimiter::builder(MemoryBackend::new()).secret(SECRET).build();
+            let limiter = RateLimiter::builder(MemoryBackend::new()).secret(secret()).build();
             let policy = Policy::try_new(policy, Quota::per_day(1)).unwrap().enforce(Enforce::Share(0.5));
-            now(limiter.try_limit(&policy, subject_of(key)));
+            let _ = now(limiter.try_limit(&policy, subject_of(key)));
             !now(limiter.try_limit(&policy, subject_of(key))).is_allowed()
         };
         *self.halves.entry((policy.to_owned(), key)).or_insert_with(read)
@@ -181,7 +182,10 @@ impl Facts {
 
 // The limiter.
 
-const SECRET: Secret = Secret::new([7; 16]);
+/// Every limiter of a history has the same secret, so that states can be loaded.
+fn secret() -> Secret {
+    Secret::new([7; 16])
+}
 
 /// A limiter in memory, with everything that a program would keep: receipts, reservations and waiting calls.
 pub(crate) struct Program {
@@ -416,12 +420,10 @@ fn limiter(
     deny: &DenyList,
     failing: &Arc<AtomicBool>,
 ) -> RateLimiter {
-    let memory = || MemoryBackend::builder().clock(clock.clone()).secret(SECRET).build();
+    let memory = || MemoryBackend::builder().clock(clock.clone()).secret(secret()).build();
     let backend = Failing { inner: memory(), failing: Arc::clone(failing) };
-    let mut builder: RateLimiterBuilder = RateLimiter::builder(backend)
-        .deny_list(deny)
-        .fallback_backend(memory())
-        .max_waiting(world.max_waiting);
+    let mut builder: RateLimiterBuilder =
+        RateLimiter::builder(backend).deny_list(deny).fallback_backend(memory()).max_waiting(world.max_waiting);
     for (policy, spec) in policies.iter().zip(&world.policies) {
         let mode = match spec.on_failure {
             OnFailure::Deny => FailureMode::Deny,
@@ -589,7 +591,10 @@ fn policy(spec: &PolicySpec) -> Policy {
 /// Returns whether the crate accepts these policies, so that generated worlds contain only valid ones.
 pub(crate) fn is_valid(spec: &PolicySpec) -> bool {
     let Ok(policy) = Policy::try_new(spec.name.clone(), quota_list(&spec.quotas)) else { return false };
-    (0..).zip(&spec.tiers).try_fold(policy, |policy, (i, quotas)| policy.try_tier(tier_name(i), quota_list(quotas))).is_ok()
+    (0..)
+        .zip(&spec.tiers)
+        .try_fold(policy, |policy, (i, quotas)| policy.try_tier(tier_name(i), quota_list(quotas)))
+        .is_ok()
 }
 
 fn line(decision: &Decision) -> Line {

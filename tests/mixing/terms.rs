@@ -129,24 +129,75 @@ pub(crate) enum Whom {
 /// One operation. `pick` chooses one of the open receipts, reservations or waiting calls.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Call { charges: Vec<ChargeOf>, ip: Option<u8>, how: How },
-    Settle { pick: u64, actual: u64, only_first: bool },
-    ResetReceipt { pick: u64 },
-    Cancel { pick: u64 },
-    Drop { pick: u64 },
-    Keep { pick: u64 },
-    StopWaiting { pick: u64 },
-    Credit { policy: usize, caller: Caller, tokens: u64 },
-    ResetKey { policy: usize, caller: Caller },
-    ResetPolicy { policy: usize },
-    SetQuota { policy: usize, scope: Scope, quotas: Option<Vec<Spec>> },
-    SetEnforcement { policy: usize, to: Option<Enforcement> },
-    Pause { policy: usize, key: Option<u8>, lasts: Time },
-    Resume { policy: usize, key: Option<u8> },
-    Block { whom: Whom, lasts: Time },
-    Unblock { whom: Whom },
-    Deny { whom: Whom, listed: bool },
-    Fail { failing: bool },
+    Call {
+        charges: Vec<ChargeOf>,
+        ip: Option<u8>,
+        how: How,
+    },
+    Settle {
+        pick: u64,
+        actual: u64,
+        only_first: bool,
+    },
+    ResetReceipt {
+        pick: u64,
+    },
+    Cancel {
+        pick: u64,
+    },
+    Drop {
+        pick: u64,
+    },
+    Keep {
+        pick: u64,
+    },
+    StopWaiting {
+        pick: u64,
+    },
+    Credit {
+        policy: usize,
+        caller: Caller,
+        tokens: u64,
+    },
+    ResetKey {
+        policy: usize,
+        caller: Caller,
+    },
+    ResetPolicy {
+        policy: usize,
+    },
+    SetQuota {
+        policy: usize,
+        scope: Scope,
+        quotas: Option<Vec<Spec>>,
+    },
+    SetEnforcement {
+        policy: usize,
+        to: Option<Enforcement>,
+    },
+    Pause {
+        policy: usize,
+        key: Option<u8>,
+        lasts: Time,
+    },
+    Resume {
+        policy: usize,
+        key: Option<u8>,
+    },
+    Block {
+        whom: Whom,
+        lasts: Time,
+    },
+    Unblock {
+        whom: Whom,
+    },
+    Deny {
+        whom: Whom,
+        listed: bool,
+    },
+    Fail {
+        failing: bool,
+    },
     SaveAndLoad,
     Forward(Time),
     /// Moves the clock to the last retry time or due time that was answered, give or take some microseconds.

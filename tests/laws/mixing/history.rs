@@ -13,7 +13,8 @@ const START: Time = 1_767_225_600 * SECOND;
 pub(super) fn generate(seed: u64) -> (World, Vec<Op>) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     (0..8).for_each(|_| _ = random.below(2));
-    let mut generator = Generator { random, world: World { policies: Vec::new(), blocking: None, max_waiting: 4, start: START } };
+    let mut generator =
+        Generator { random, world: World { policies: Vec::new(), blocking: None, max_waiting: 4, start: START } };
     generator.build_world();
     let length = 20 + generator.below(180);
     let ops = (0..length).map(|_| generator.operation()).collect();
@@ -222,10 +223,9 @@ impl Generator {
                 let kind = if self.one_in(8) { None } else { Some(kind) };
                 Op::SetQuota { policy, scope, quotas: (!self.one_in(3)).then(|| self.quotas(kind)) }
             }
-            71 => Op::SetEnforcement {
-                policy: self.policy_number(),
-                to: (!self.one_in(3)).then(|| self.enforcement()),
-            },
+            71 => {
+                Op::SetEnforcement { policy: self.policy_number(), to: (!self.one_in(3)).then(|| self.enforcement()) }
+            }
             72..=73 => Op::Pause { policy: self.policy_number(), key: self.key(), lasts: self.lasts() },
             74 => Op::Resume { policy: self.policy_number(), key: self.key() },
             75 if self.one_in(2) => Op::Block { whom: self.whom(), lasts: self.lasts() },

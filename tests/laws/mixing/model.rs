@@ -327,7 +327,9 @@ impl Model {
             Ok(outcome) if single && matches!(how, How::Limit | How::Check) => {
                 Answer::Lines(vec![self.line(binding(&outcome.decisions))])
             }
-            Ok(outcome) if matches!(how, How::Wait(_)) && outcome.is_allowed() && outcome.delay() > 0 => Answer::Pending,
+            Ok(outcome) if matches!(how, How::Wait(_)) && outcome.is_allowed() && outcome.delay() > 0 => {
+                Answer::Pending
+            }
             Ok(outcome) => self.lines(&outcome.decisions),
         };
         let mut possible: Vec<Result<Outcome, Down>> =
@@ -367,13 +369,7 @@ impl Model {
     }
 
     /// Carries out an outcome. Returns its decisions if the call is allowed.
-    fn commit(
-        &mut self,
-        outcome: Outcome,
-        take: bool,
-        charges: &[ChargeOf],
-        ip: Option<u8>,
-    ) -> Option<Vec<Decision>> {
+    fn commit(&mut self, outcome: Outcome, take: bool, charges: &[ChargeOf], ip: Option<u8>) -> Option<Vec<Decision>> {
         let is_allowed = outcome.is_allowed();
         let Outcome { mut decisions, rows, fallback, guarded } = outcome;
         if take {
@@ -469,7 +465,9 @@ impl Model {
                 Some(until) => (Why::Blocked, Some(until - self.now)),
             };
             let blocked = takes.iter().map(|take| self.refused(take, why, retry));
-            return guarded(blocked.map(|decision| if is_enforced { decision } else { decision.let_through() }).collect());
+            return guarded(
+                blocked.map(|decision| if is_enforced { decision } else { decision.let_through() }).collect(),
+            );
         }
         if let Some(until) = self.paused(takes) {
             let wait = until - self.now;
@@ -582,13 +580,12 @@ impl Model {
     /// another one is tried.
     fn charge_shards(&self, takes: &[Take]) -> Vec<Outcome> {
         let charges: Vec<&[Take]> = takes.chunk_by(|one, other| one.charge == other.charge).collect();
-        let drawable: Vec<usize> = charges
-            .iter()
-            .map(|charge| charge.iter().map(Take::large_enough).min().unwrap_or(1).max(1))
-            .collect();
+        let drawable: Vec<usize> =
+            charges.iter().map(|charge| charge.iter().map(Take::large_enough).min().unwrap_or(1).max(1)).collect();
         let mut choices: Vec<Vec<usize>> = vec![Vec::new()];
         for shards in &drawable {
-            let longer = |choice: &Vec<usize>| (0..*shards).map(|shard| [&choice[..], &[shard]].concat()).collect::<Vec<_>>();
+            let longer =
+                |choice: &Vec<usize>| (0..*shards).map(|shard| [&choice[..], &[shard]].concat()).collect::<Vec<_>>();
             choices = choices.iter().flat_map(longer).collect();
         }
         let mut outcomes: Vec<Outcome> = choices
@@ -738,9 +735,8 @@ impl Model {
         let counted = |decision: &&&Decision| rules.policies.contains(&decision.take.policy);
         let ip = ip.map(Whom::Ip);
         if decisions.iter().all(Decision::is_allowed) {
-            let evidence = |decision: &&&Decision| {
-                decision.by != By::FailOpen && decision.take.cost > 0 && !decision.shadowed
-            };
+            let evidence =
+                |decision: &&&Decision| decision.by != By::FailOpen && decision.take.cost > 0 && !decision.shadowed;
             let mut counts = false;
             for decision in binding.iter().filter(evidence).filter(counted) {
                 counts = true;
@@ -1022,7 +1018,8 @@ impl Model {
             Ok(outcome) if outcome.is_allowed() && outcome.delay() > 0 => None,
             Ok(outcome) => Some(self.lines(&outcome.decisions)),
         };
-        let mut possible: Vec<_> = all.iter().filter(|(_, outcome)| answer(outcome).as_ref() == seen).cloned().collect();
+        let mut possible: Vec<_> =
+            all.iter().filter(|(_, outcome)| answer(outcome).as_ref() == seen).cloned().collect();
         if possible.is_empty() {
             let expected: Vec<Option<Answer>> = all.iter().map(|(_, outcome)| answer(outcome)).collect();
             return Err(format!("at the end of a pause, expected {}, found {seen:?}", any_of(&expected)));
@@ -1063,7 +1060,8 @@ impl Model {
     /// Returns why a call whose turn has come is denied after all.
     fn late_denial(&self, index: usize) -> Option<(Why, Time)> {
         let Waiting { of, last, decisions, .. } = &self.waiting[index];
-        let takes: Vec<Take> = decisions.iter().map(|decision| decision.take.clone()).filter(|take| take.enforced).collect();
+        let takes: Vec<Take> =
+            decisions.iter().map(|decision| decision.take.clone()).filter(|take| take.enforced).collect();
         let blocked = of.caller.key.and_then(|key| self.blocks.get(&Whom::Key(key)).copied());
         if let Some(until) = blocked.filter(|until| *until > self.now && !takes.is_empty()) {
             return Some((Why::Blocked, until));
