@@ -86,6 +86,13 @@ impl Rule {
         }
     }
 
+    /// Returns the row as a backend loads it, which may have dropped it after it expired. At the last instant, nothing
+    /// expires.
+    pub(crate) fn loaded(&self, row: Row, now: Time) -> Row {
+        let is_own = row.stamp == algorithm::stamp(&self.0);
+        if !is_own && row.clear.get() <= now && now < LAST { State::default() } else { row }
+    }
+
     /// Returns whether another quota wrote the row, so that this one has to convert it.
     pub(crate) fn is_foreign(&self, row: &Row, now: Time) -> bool {
         row.stamp != algorithm::stamp(&self.0) && row.stamp != 0 && row.spent + row.carry > 0.0 && now < row.clear.get()

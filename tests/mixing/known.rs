@@ -12,11 +12,13 @@ pub(crate) struct Finding {
 }
 
 /// The numbers of the known faults. Numbers above 100 are faults that this harness found.
-const KNOWN: [(u8, &str); 5] = [
+const KNOWN: [(u8, &str); 7] = [
     (2, "calls held by a pause are decided under the settings from before the pause"),
     (8, "a credit can lengthen a denial"),
     (9, "a refund gives back what a credit or a reset has given back, or answers `true` for a part"),
     (10, "at the last representable instant, no quota holds"),
+    (102, "a reset leaves shards that a quota with more shards has used"),
+    (103, "a blocked caller in shadow mode that may wait is charged, unlike one that may not"),
     (101, "settling a receipt with a shadowed charge again answers `true`"),
 ];
 
@@ -33,7 +35,7 @@ impl Finding {
     pub(crate) fn kind(&self) -> String {
         match self.known.and_then(|known| KNOWN.iter().find(|(number, _)| *number == known)) {
             Some((number, text)) => format!("fault {number}: {text}"),
-            None => self.text.chars().filter(|c| !c.is_ascii_digit()).take(48).collect(),
+            None => self.text.chars().filter(|c| !c.is_ascii_digit()).take(90).collect(),
         }
     }
 }

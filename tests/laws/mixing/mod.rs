@@ -46,14 +46,21 @@ fn play(world: &World, history: &[Op], facts: &Rc<RefCell<adapter::Facts>>) -> P
                     Some(by) => Op::Forward(by),
                     None => continue,
                 },
+                Op::Back(by) if model.has_expired_since(model.now().saturating_sub(by)) => continue,
                 _ => op.clone(),
             };
+            if model.is_hidden(&op) {
+                continue;
+            }
             played.done.push(op.name());
             let result = step(&mut program, &mut model, &op, &mut promised);
             played.findings.append(&mut model.findings);
             if let Err(text) = result {
                 let is_last = model.now() > adapter::LAST - 86_400_000_000 * 40;
-                played.findings.push(Finding::of(is_last.then_some(10), format!("{op:?}: {text}")));
+                played.findings.push(Finding::of(
+                    is_last.then_some(10),
+                    format!("{}: {text}; the operation was {op:?}", op.name()),
+                ));
                 return;
             }
         }

@@ -126,6 +126,8 @@ pub(crate) struct Model {
     world: World,
     facts: Facts2,
     now: Time,
+    /// The latest time that the clock has shown.
+    latest: Time,
     rows: HashMap<RowKey, Row>,
     fallback: HashMap<RowKey, Row>,
     generations: Vec<u64>,
@@ -155,6 +157,7 @@ impl Model {
             world: world.clone(),
             facts: Rc::clone(facts),
             now: world.start,
+            latest: world.start,
             rows: HashMap::new(),
             fallback: HashMap::new(),
             generations: vec![0; policies],
@@ -183,6 +186,22 @@ impl Model {
         self.now
     }
 
+    /// Returns whether the model cannot know what an operation does: the shard of a charge of 0 tokens cannot be seen.
+    pub(crate) fn is_hidden(&self, op: &Op) -> bool {
+        let Op::Settle { pick, .. } = op else { return false };
+        position(self.receipts.len(), *pick).is_some_and(|index| {
+            let decisions = &self.receipts[index].decisions;
+            decisions.iter().any(|decision| decision.take.cost == 0 && decision.take.spec.shards > 1)
+        })
+    }
+
+    /// Returns whether a row had expired that would not have expired at an earlier instant. The limiter may have
+    /// dropped such a row, so that it does not come back with the clock.
+    pub(crate) fn has_expired_since(&self, instant: Time) -> bool {
+        let is_between = |row: &Row| row.spent + row.carry > 0.0 && (instant..=self.latest).contains(&row.clear.get());
+        self.rows.values().chain(self.fallback.values()).any(is_between)
+    }
+
     /// Checks the answer to an operation, and carries the operation out.
     pub(crate) fn apply(&mut self, op: &Op, seen: &Answer, probe: Probe<'_>) -> Result<(), String> {
         let expected = match op {
@@ -200,7 +219,9 @@ impl Model {
                 Some(index) => {
                     let receipt = &mut self.receipts[index];
                     receipt.settled.fill(true);
-                    let rows: Vec<RowKey> = receipt.decisions.iter().map(|decision| decision.row).collect();
+                    let decisions = receipt.decisions.iter();
+                    let rows: Vec<(RowKey, u64)> =
+                        decisions.map(|decision| (decision.row, decision.take.spec.shards)).collect();
                     return self.reset(&rows, seen);
                 }
                 None => Answer::Nothing,
@@ -242,7 +263,15 @@ impl Model {
             Op::Credit { policy, caller, tokens } => self.credit(*policy, caller, *tokens),
             Op::ResetKey { policy, caller } => {
                 let (generation, key) = (self.generations[*policy], caller.key);
-                return self.reset(&[RowKey { policy: *policy, generation, key, shard: 0, window: 0 }], seen);
+                let quotas = self.quotas(*policy, caller);
+                let shards = lists(&self.world.policies[*policy]).chain([&quotas]).map(|list| list[0].shards).max();
+                let shards = shards.unwrap_or(1);
+                let row = RowKey { policy: *policy, generation, key, shard: 0, window: 0 };
+                if !self.failing && self.has_other_shards(&row, shards) {
+                    let text = format!("a reset leaves the shards from {shards} on, which a larger quota has used");
+                    self.findings.push(Finding::of(Some(102), text));
+                }
+                return self.reset(&[(row, shards)], seen);
             }
             Op::ResetPolicy { policy } => {
                 self.numbers += 1;
@@ -285,6 +314,7 @@ impl Model {
             }
             Op::Forward(by) => {
                 self.now = self.now.saturating_add(*by).min(adapter::LAST);
+                self.latest = self.latest.max(self.now);
                 Answer::Done
             }
             Op::ToPromise(_) => unreachable!("the runner replaces it"),
@@ -334,6 +364,11 @@ impl Model {
         };
         let mut possible: Vec<Result<Outcome, Down>> =
             outcomes.iter().filter(|outcome| answer(outcome) == *seen).cloned().collect();
+        if possible.is_empty() && matches!(how, How::Wait(_)) && outcomes.iter().flatten().any(Outcome::is_let_through)
+        {
+            let text = "a blocked caller in shadow mode that may wait is charged, unlike one that may not".to_owned();
+            return Err(text);
+        }
         if possible.is_empty() {
             let expected: Vec<Answer> = outcomes.iter().map(answer).collect();
             return Err(format!("expected {}, found {seen:?}", any_of(&expected)));
@@ -404,8 +439,10 @@ impl Model {
                     let changed = outcome.rows.iter().find(|(changed, _)| *changed == key).map(|(_, row)| *row);
                     let row = changed.unwrap_or(self.row(&key));
                     let asked = Asked { row: 0, rule: take.rules[shard], cost: 0, wait: None };
-                    let row = adapter::decide(&mut [row], &[asked], self.now)[0].row;
-                    (row.spent, row.at.get()) == (*spent, *at) || row.spent == 0.0 && *spent == 0.0
+                    // A row is read as it is stored, or refilled.
+                    let refilled = adapter::decide(&mut [row], &[asked], self.now)[0].row;
+                    let is_same = |row: Row| (row.spent, row.at.get()) == (*spent, *at) || row.spent + *spent == 0.0;
+                    is_same(row) || is_same(refilled)
                 })
             })
         })
@@ -554,7 +591,10 @@ impl Model {
             });
             asked.push(Asked { row, rule: *rule, cost: take.cost, wait: take.wait });
         }
-        let before: Vec<Row> = keys.iter().map(|key| map.get(key).copied().unwrap_or_default()).collect();
+        let stored = |key: &RowKey| map.get(key).copied().unwrap_or_default();
+        let first = |key: &RowKey| lines.iter().find(|(of, ..)| of == key).map(|(_, rule, _)| rule);
+        let loaded = |key: &RowKey| first(key).map_or(stored(key), |rule| rule.loaded(stored(key), self.now));
+        let before: Vec<Row> = keys.iter().map(loaded).collect();
         let mut after = before.clone();
         let decided = adapter::decide(&mut after, &asked, self.now);
         let all_granted = decided.iter().all(|decided| !matches!(decided.answer, Answered::Deny(_)));
@@ -794,6 +834,7 @@ impl Model {
         let mut took_effect = true;
         for (decision, record) in local {
             let row = self.fallback.get(&decision.row).copied().unwrap_or_default();
+            let row = decision.rule.loaded(row, self.now);
             let (settled, done) = decision.rule.settle(&row, &record, self.now, actual);
             self.fallback.insert(decision.row, settled);
             took_effect &= done;
@@ -806,7 +847,7 @@ impl Model {
         }
         let mut forfeited = false;
         for (decision, record) in remote {
-            let row = self.row(&decision.row);
+            let row = decision.rule.loaded(self.row(&decision.row), self.now);
             let (settled, done) = decision.rule.settle(&row, &record, self.now, actual);
             took_effect &= done;
             self.rows.insert(decision.row, settled);
@@ -868,7 +909,7 @@ impl Model {
                     continue;
                 }
                 let key = self.row_key(&take, shard);
-                let row = self.row(&key);
+                let row = rule.loaded(self.row(&key), self.now);
                 let (credited, done) = rule.settle(&row, &adapter::credit(share), self.now, 0);
                 took_effect |= done;
                 self.check_no_later(rule, &row, &credited);
@@ -894,10 +935,18 @@ impl Model {
         }
     }
 
-    /// Resets rows, with all of their shards and windows.
-    fn reset(&mut self, rows: &[RowKey], seen: &Answer) -> Result<(), String> {
+    /// Returns whether a row has spent tokens in shards that the quotas now in force do not have.
+    fn has_other_shards(&self, of: &RowKey, shards: u64) -> bool {
+        let same = |key: &RowKey| (of.policy, of.generation, of.key) == (key.policy, key.generation, key.key);
+        let is_left = |key: &RowKey, row: &Row| same(key) && key.shard as u64 >= shards && row.spent > 0.0;
+        self.rows.iter().any(|(key, row)| is_left(key, row) && row.clear.get() > self.now)
+    }
+
+    /// Resets rows, each with a number of shards and all of its windows.
+    fn reset(&mut self, rows: &[(RowKey, u64)], seen: &Answer) -> Result<(), String> {
         let is_of = |key: &RowKey| {
-            rows.iter().any(|row| (row.policy, row.generation, row.key) == (key.policy, key.generation, key.key))
+            let same = |row: &RowKey| (row.policy, row.generation, row.key) == (key.policy, key.generation, key.key);
+            rows.iter().any(|(row, shards)| same(row) && (key.shard as u64) < *shards)
         };
         let now = self.now;
         let mut found: Vec<Row> = self.fallback.iter().filter(|(key, _)| is_of(key)).map(|(_, row)| *row).collect();
@@ -1188,6 +1237,11 @@ impl Decision {
 impl Outcome {
     fn is_allowed(&self) -> bool {
         self.decisions.iter().all(Decision::is_allowed)
+    }
+
+    /// Returns whether a block applies to the call, but is not enforced.
+    fn is_let_through(&self) -> bool {
+        self.guarded && self.decisions.iter().all(|decision| decision.shadowed)
     }
 
     fn delay(&self) -> Time {
