@@ -604,7 +604,7 @@ pub(crate) fn is_valid(spec: &PolicySpec) -> bool {
         .is_ok()
 }
 
-fn line(decision: &Decision) -> Line {
+pub(crate) fn line(decision: &Decision) -> Line {
     let by = match decision.decided_by() {
         DecidedBy::Backend => By::Backend,
         DecidedBy::Fallback => By::Fallback,
@@ -644,7 +644,7 @@ fn refused(error: &LimitError) -> Answer {
     }
 }
 
-fn flag(answer: Result<bool, Error>) -> Answer {
+pub(crate) fn flag(answer: Result<bool, Error>) -> Answer {
     answer.map_or(Answer::Failed, Answer::Flag)
 }
 

@@ -816,7 +816,8 @@ impl Model {
         let shadowed = receipt.decisions[..len].iter().filter(|decision| decision.shadowed).count();
         let is_settled = (0..len).all(|index| receipt.settled[index] || receipt.decisions[index].shadowed);
         if is_settled {
-            return Settled { answer: Answer::Flag(false), is_repeated: shadowed > 0, ..Settled::default() };
+            // A call that was let through has nothing to forfeit.
+            return Settled { answer: Answer::Flag(shadowed == len), is_repeated: shadowed > 0 && shadowed < len };
         }
         let (mut local, mut remote) = (Vec::new(), Vec::new());
         for index in (0..len).rev() {
