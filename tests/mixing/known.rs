@@ -14,14 +14,14 @@ pub(crate) struct Finding {
 /// The numbers of the known faults. Numbers above 100 are faults that this harness found.
 const KNOWN: [(u8, &str); 9] = [
     (1, "Redis: a check of a quota with shards reads the first shard for every shard"),
-    (6, "`drop(pause)`, `drop(resume)` are published out of order"),
     (2, "calls held by a pause are decided under the settings from before the pause"),
+    (6, "`drop(pause)`, `drop(resume)` are published out of order"),
     (8, "a credit can lengthen a denial"),
     (9, "a refund gives back what a credit or a reset has given back, or answers `true` for a part"),
     (10, "at the last representable instant, no quota holds"),
+    (101, "settling a receipt with a shadowed charge again answers `true`"),
     (102, "a reset leaves shards that a quota with more shards has used"),
     (103, "a blocked caller in shadow mode that may wait is charged, unlike one that may not"),
-    (101, "settling a receipt with a shadowed charge again answers `true`"),
 ];
 
 impl Finding {

@@ -120,6 +120,9 @@ struct Offender {
     times: u32,
 }
 
+/// Fault 103.
+pub(crate) const LET_THROUGH: &str = "a blocked caller in shadow mode that may wait is charged";
+
 pub(crate) type Facts2 = Rc<RefCell<Facts>>;
 
 pub(crate) struct Model {
@@ -366,8 +369,7 @@ impl Model {
             outcomes.iter().filter(|outcome| answer(outcome) == *seen).cloned().collect();
         if possible.is_empty() && matches!(how, How::Wait(_)) && outcomes.iter().flatten().any(Outcome::is_let_through)
         {
-            let text = "a blocked caller in shadow mode that may wait is charged, unlike one that may not".to_owned();
-            return Err(text);
+            return Err(LET_THROUGH.to_owned());
         }
         if possible.is_empty() {
             let expected: Vec<Answer> = outcomes.iter().map(answer).collect();
