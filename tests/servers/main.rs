@@ -4,6 +4,7 @@
 
 mod examples;
 mod faults;
+mod mixing;
 mod redis;
 mod shards;
 mod windows;

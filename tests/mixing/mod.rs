@@ -1,0 +1,11 @@
+//! What the two mixing harnesses share: the terms of a history, the adapter to the crate, and the runner.
+
+pub(crate) mod adapter;
+pub(crate) mod known;
+#[path = "../support/random.rs"]
+pub(crate) mod random;
+#[cfg(feature = "redis")]
+#[allow(dead_code)] // Only the harness on a server uses it.
+pub(crate) mod remote;
+pub(crate) mod run;
+pub(crate) mod terms;
