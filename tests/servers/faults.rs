@@ -13,8 +13,8 @@ use tollgate::policy::PolicyName;
 use tollgate::protection::Signal;
 use tollgate::{DAY, HOUR, MemoryBackend, Policy, Quota, RateLimiter, Reason};
 
-use crate::support::cluster_server::{Cluster, ask, info, owner, slot};
 use crate::redis::proxy::Proxy;
+use crate::support::cluster_server::{Cluster, ask, info, owner, slot};
 use crate::support::server::{PATIENCE, Server};
 
 fn builder() -> RedisBackendBuilder {
