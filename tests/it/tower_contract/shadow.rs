@@ -6,15 +6,15 @@ use std::convert::Infallible;
 use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::backends::Broken;
 use super::contract_service::ContractService;
+use crate::support::backends::FailingBackend;
 
 const ONE: Policy = Policy::new("one", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
 async fn requests_are_not_refused_in_shadow_mode_if_the_backend_fails() {
-    for immediate in [true, false] {
-        let limiter = RateLimiter::new(Broken { immediate });
+    for backend in [FailingBackend::IMMEDIATE, FailingBackend::LATE] {
+        let limiter = RateLimiter::new(backend);
         let layer = RateLimitLayer::new(ONE, key::global()).limiter(&limiter);
         assert_eq!(status(&layer).await, 503);
         assert_eq!(status(&layer.clone().shadow()).await, 200);
