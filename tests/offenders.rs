@@ -6,15 +6,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate::algorithm::{State, step};
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
-    DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, SECOND, Subject,
-    clock::{Clock, ManualClock},
-    protection::AutoBlock,
+    DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, SECOND, Subject, clock::ManualClock, protection::AutoBlock,
 };
 
 mod support;
+use support::backends::NoRows;
 use support::now;
 use support::test_backend::TestBackend;
 
@@ -29,34 +26,6 @@ const THRESHOLD: u32 = 20;
 /// The memory bound for each of the three floods: 64 bytes per entry, a lock for every eight entries, and 12 MiB for
 /// everything else.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
-
-/// A backend that is fast because it stores no rows. This test's calls would not store rows in any backend.
-#[derive(Debug)]
-struct NoRows(ManualClock);
-
-impl Backend for NoRows {
-    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        let now = self.0.now();
-        let steps = takes.iter().map(|take| step(&take.quota, &State::default(), now, take.ask));
-        BackendFuture::ready(Ok(steps.collect()))
-    }
-
-    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.acquire(takes)
-    }
-
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        BackendFuture::ready(Ok(true))
-    }
-
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        BackendFuture::ready(Ok(0))
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        Some(Arc::new(self.0.clone()))
-    }
-}
 
 struct Flood {
     limiter: RateLimiter,

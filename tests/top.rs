@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate::algorithm::{State, step};
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::clock::{Clock, ManualClock};
+use tollgate::clock::ManualClock;
 use tollgate::observe::{Top, TopKeys};
 use tollgate::{Key, MINUTE, Policy, Quota, RateLimiter};
 
 mod support;
+use support::backends::NoRows;
 use support::now;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
@@ -27,34 +26,6 @@ const MAX_BYTES: u64 = 2 * MAX_KEYS as u64 * 128 + (12 << 20);
 
 fn charges_of(rank: u32) -> u32 {
     (HEAVIEST / rank).max(1)
-}
-
-/// A backend that is fast because it stores no rows.
-#[derive(Debug)]
-struct NoRows(ManualClock);
-
-impl Backend for NoRows {
-    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        let now = self.0.now();
-        let steps = takes.iter().map(|take| step(&take.quota, &State::default(), now, take.ask));
-        BackendFuture::ready(Ok(steps.collect()))
-    }
-
-    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.acquire(takes)
-    }
-
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        BackendFuture::ready(Ok(true))
-    }
-
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        BackendFuture::ready(Ok(0))
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        Some(Arc::new(self.0.clone()))
-    }
 }
 
 // There is only one test in this file, because it measures the memory of the whole process.

@@ -1,4 +1,5 @@
-//! Checks the module order that `tollgate::docs::design` describes. A module may use only modules at lower levels.
+//! Checks the module order that `tollgate::docs::design` describes: a module may use only modules at lower levels. Also
+//! checks that the test targets and modules that scripts and documents name exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -243,14 +244,113 @@ fn level(module: &str) -> Option<u8> {
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    all_files(folder).into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+/// Files and folders that name test targets.
+const NAME_TARGETS: [&str; 13] = [
+    ".github/workflows",
+    "CONTRIBUTING.md",
+    "Makefile",
+    "PROOF.md",
+    "README.md",
+    "proof/README.md",
+    "scripts",
+    "src/docs",
+    "tests/coverage.sh",
+    "tests/it",
+    "tests/mutants/run.sh",
+    "tests/servers",
+    "tests/threats",
+];
+
+/// A filter that matches no test passes silently, so a wrong name would go unnoticed.
+#[test]
+fn every_test_target_and_module_that_is_named_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for path in NAME_TARGETS.map(|name| root.join(name)) {
+        if path.is_dir() { files.extend(all_files(&path)) } else { files.push(path) }
+    }
+    let (mut missing, mut found) = (Vec::new(), 0);
+    for file in files.iter().filter(|file| !file.ends_with("architecture.rs")) {
+        let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            let targets = named_targets(line);
+            found += targets.len();
+            let faults = missing_targets(root, line, &targets);
+            missing.extend(faults.into_iter().map(|fault| format!("{}: {fault}", file.display())));
+        }
+    }
+    // The targets of the list of threats. `threats::listed` checks that the tests exist.
+    let list = fs::read_to_string(root.join("tests/threats/list.txt")).expect("expected the list of threats");
+    for target in list.lines().filter_map(|line| line.split_once(' ')).map(|(target, _)| target) {
+        if target.starts_with(|c: char| c.is_ascii_lowercase()) && !["client", "doc", "lib"].contains(&target) {
+            found += 1;
+            missing.extend(target_path(root, target).is_none().then(|| format!("tests/threats/list.txt: {target}")));
+        }
+    }
+    assert!(found > 200, "only {found} targets found");
+    assert!(missing.is_empty(), "no such tests:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn names_of_missing_targets_and_modules_are_detected() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let missing = |line: &str| missing_targets(root, line, &named_targets(line)).len();
+    assert_eq!(missing("cargo test --all-features --test it config:: errors::`"), 0);
+    assert_eq!(missing("cargo test --lib --test=it --test=laws -- saved::million vectors::"), 0);
+    assert_eq!(missing("cargo test --test its"), 1);
+    assert_eq!(missing("cargo test --test=laws --test=law"), 1);
+    assert_eq!(missing("cargo test --test it -- http:: htp::"), 1);
+    assert_eq!(missing("cargo test --test it saved::milion"), 1);
+    assert_eq!(named_targets("node --test --test-reporter=tap; --test \"$name\" --test $target").len(), 0);
+}
+
+/// Returns the names after `--test ` and `--test=`, except variables.
+fn named_targets(line: &str) -> Vec<&str> {
+    let words = line.split("--test").skip(1).filter_map(|rest| rest.strip_prefix([' ', '=']));
+    let names = words.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// Returns the targets that do not exist, and the modules on the same line that are in none of the targets. With
+/// `--lib`, the filter `tests::` selects the unit tests.
+fn missing_targets(root: &Path, line: &str, targets: &[&str]) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut folders = Vec::new();
+    for target in targets {
+        match target_path(root, target) {
+            Some(path) => folders.extend(path.parent().map(Path::to_owned)),
+            None => missing.push(format!("--test {target}")),
+        }
+    }
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    for module in line.split(|c: char| !is_path(c)).filter(|word| word.contains("::") && !folders.is_empty()) {
+        if module == "tests::" && line.contains("--lib") {
+            continue;
+        }
+        let inside = module.trim_end_matches(':').replace("::", "/");
+        let exists = |folder: &PathBuf| {
+            [format!("{inside}.rs"), format!("{inside}/mod.rs")].iter().any(|file| folder.join(file).exists())
+        };
+        if !folders.iter().any(exists) {
+            missing.push(format!("{module} in {targets:?}"));
+        }
+    }
+    missing
+}
+
+fn target_path(root: &Path, target: &str) -> Option<PathBuf> {
+    let paths = [root.join(format!("tests/{target}.rs")), root.join(format!("tests/{target}/main.rs"))];
+    paths.into_iter().find(|path| path.exists())
+}
+
+fn all_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("expected a folder") {
         let path = entry.expect("expected an entry").path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
+        if path.is_dir() { files.extend(all_files(&path)) } else { files.push(path) }
     }
     files
 }

@@ -1,4 +1,4 @@
-//! Tests of the public API in one process, one folder for each public module. They start no other process.
+//! Tests of the public API in one process, one module for each part of it. They start no Redis server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 

@@ -40,24 +40,14 @@ which_tests() {
     esac
 }
 
-# The test targets in the whole crate that cover the group. They are run on the mutants that survived.
+# The test targets in the whole crate that cover the group, and the filter for them. They are run on the mutants that
+# survived. `tests::` selects the unit tests, and `allocates` all tests in `tests/allocations.rs`.
 whole() {
     case "$1" in
-        algebra) echo "--test=it --test=laws" ;;
-        keys) echo "--lib --test=it" ;;
-        headers) echo "--test=allocations --test=it" ;;
-        clients) echo "--test=it" ;;
-    esac
-}
-
-# The filter for these targets: modules of `tests/it` and `tests/laws`, unit tests (`tests::`), and a word in the name of each
-# test in `tests/allocations.rs`.
-whole_tests() {
-    case "$1" in
-        algebra) echo "windows:: status:: errors:: settlement:: vectors::" ;;
-        keys) echo "tests:: errors:: config:: threats::" ;;
-        headers) echo "allocates families:: http:: threats:: routes:: shards:: tower_contract::" ;;
-        clients) echo "sockets:: protection:: routes:: config::" ;;
+        algebra) echo "--test=it --test=laws -- windows:: status:: errors:: settlement:: vectors::" ;;
+        keys) echo "--lib --test=it -- tests:: errors:: config:: threats::" ;;
+        headers) echo "--test=it --test=allocations -- families:: http:: threats:: routes:: shards:: tower_contract:: allocates" ;;
+        clients) echo "--test=it -- sockets:: protection:: routes:: config::" ;;
     esac
 }
 
@@ -165,8 +155,9 @@ run() {
     if [ "$group" = headers ] || [ -s "$work/$group/mutants.out/missed.txt" ]; then
         prepare_whole "$tree"
         # The quickstart tests run an example, which is not built here. Tests with random histories are slow.
-        cases=100 mutate "$group" "$tree" "$(whole "$group")" --all-features \
-            --cargo-arg=--config=profile.dev.package.tollgate.opt-level=0 -- -- $(whole_tests "$group") --skip quickstart --skip histories
+        local tests; tests="$(whole "$group")"
+        cases=100 mutate "$group" "$tree" "${tests% -- *}" --all-features \
+            --cargo-arg=--config=profile.dev.package.tollgate.opt-level=0 -- -- ${tests#* -- } --skip quickstart --skip histories
     fi
 }
 

@@ -1,4 +1,4 @@
-//! Tests that start Redis or Valkey servers.
+//! Tests that start Redis or Valkey servers, or the examples.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 

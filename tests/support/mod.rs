@@ -4,6 +4,7 @@
 
 pub(crate) mod admitted;
 pub(crate) mod answer;
+pub(crate) mod backends;
 pub(crate) mod client;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster_server;

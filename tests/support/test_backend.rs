@@ -22,6 +22,7 @@ pub(crate) struct TestBackend {
     clock: ManualClock,
     is_remote: bool,
     calls: AtomicUsize,
+    writes: AtomicUsize,
     /// The travel times of a call and of its reply.
     travel_times: Mutex<(Duration, Duration)>,
     /// Whether replies are held back. `held` contains the senders that release them.
@@ -45,6 +46,7 @@ impl TestBackend {
             clock: clock.clone(),
             is_remote,
             calls: AtomicUsize::new(0),
+            writes: AtomicUsize::new(0),
             travel_times: Mutex::default(),
             holds: AtomicBool::new(false),
             held: Mutex::default(),
@@ -55,6 +57,11 @@ impl TestBackend {
     /// Returns the number of decisions requested since this method was last called.
     pub(crate) fn take_calls(&self) -> usize {
         self.calls.swap(0, Ordering::Relaxed)
+    }
+
+    /// Returns the number of calls that may write rows.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_travel_times(&self, outbound: Duration, inbound: Duration) {
@@ -72,6 +79,11 @@ impl TestBackend {
             // The receiver may have been dropped.
             let _ = held.send(());
         }
+    }
+
+    fn write(&self) -> &MemoryBackend {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        &self.rows
     }
 
     fn ask(&self, ask: impl FnOnce() -> BackendFuture<Steps>) -> BackendFuture<Steps> {
@@ -98,7 +110,7 @@ impl TestBackend {
 #[deny(clippy::missing_trait_methods)]
 impl Backend for TestBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.ask(|| self.rows.acquire(takes))
+        self.ask(|| self.write().acquire(takes))
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
@@ -106,11 +118,11 @@ impl Backend for TestBackend {
     }
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        self.rows.settle(settlements)
+        self.write().settle(settlements)
     }
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.rows.reset(rows)
+        self.write().reset(rows)
     }
 
     fn secret(&self) -> Option<Secret> {

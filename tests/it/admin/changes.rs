@@ -7,13 +7,13 @@ use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::admin::{Admin, Operator};
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::policy::Quotas;
 use tollgate::protection::Signal;
 use tollgate::{MINUTE, Quota, RateLimiter, Reason, Subject};
 use tower::ServiceExt;
 
 use super::client::{API, AuditLog, TestServer, chat};
+use crate::support::backends::SilentBackend;
 
 const DONE: &str = "this_process";
 
@@ -130,7 +130,7 @@ async fn keys_addresses_agents_and_labels_can_be_blocked_and_unblocked() {
 #[tokio::test]
 async fn a_change_is_audited_even_if_the_client_disconnects() {
     let audits = Arc::new(AuditLog::default());
-    let limiter = RateLimiter::builder(SlowBackend).observer(Arc::clone(&audits)).build();
+    let limiter = RateLimiter::builder(SilentBackend).observer(Arc::clone(&audits)).build();
     let admin = Admin::new(&limiter, |_| Some(Operator::editor("ada"))).policies([&API]);
     let request = Request::post("/reset").header("content-type", "application/json");
     let request = request.body(Body::from(r#"{"policy":"api","key":"7"}"#)).unwrap();
@@ -139,28 +139,6 @@ async fn a_change_is_audited_even_if_the_client_disconnects() {
     let [audit] = &audits.take()[..] else { panic!("expected one event") };
     let digest = format!("{:?}", limiter.digest(Some(&7.into())));
     assert!(audit.starts_with(&format!("ada reset api digest:{digest} [] failed: the client disconnected")), "{audit}");
-}
-
-/// A backend that never responds.
-#[derive(Debug)]
-struct SlowBackend;
-
-impl Backend for SlowBackend {
-    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
-        BackendFuture::boxed(std::future::pending())
-    }
-
-    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
-        BackendFuture::boxed(std::future::pending())
-    }
-
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        BackendFuture::boxed(std::future::pending())
-    }
-
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<usize> {
-        BackendFuture::boxed(std::future::pending())
-    }
 }
 
 #[tokio::test]

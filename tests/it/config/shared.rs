@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tollgate::backend::{
@@ -32,6 +32,8 @@ struct Channel {
     published: AtomicUsize,
     /// How many notices the channel accepts before it becomes unavailable.
     capacity: AtomicUsize,
+    /// Whether the channel yields once before it confirms a notice.
+    is_slow: AtomicBool,
 }
 
 impl SharedBackend {
@@ -80,7 +82,13 @@ impl NoticeChannel for Channel {
             .iter()
             .filter_map(Weak::upgrade)
             .for_each(|subscriber| subscriber.receive(vec![notice.clone()], false));
-        BackendFuture::ready(Ok(()))
+        if !self.is_slow.load(Ordering::Relaxed) {
+            return BackendFuture::ready(Ok(()));
+        }
+        BackendFuture::boxed(async {
+            tokio::task::yield_now().await;
+            Ok(())
+        })
     }
 
     fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>) {
@@ -190,7 +198,8 @@ async fn a_failed_reload_keeps_the_deny_list_and_can_be_retried() {
 async fn a_reload_is_refused_while_another_is_in_progress() {
     let backend = SharedBackend::new();
     let config = file(10, 20);
-    let limiter = config.limiter(SlowBackend(backend)).build();
+    backend.channel.is_slow.store(true, Ordering::Relaxed);
+    let limiter = config.limiter(backend).build();
     {
         let new = file(30, 40);
         let mut first = std::pin::pin!(config.reload(&limiter, &new));
@@ -202,49 +211,6 @@ async fn a_reload_is_refused_while_another_is_in_progress() {
     }
     config.reload(&limiter, &file(32, 42)).await.unwrap();
     assert_eq!(rates(&config, &limiter), (32, 42));
-}
-
-/// A backend whose channel yields once before it confirms a notice.
-#[derive(Debug)]
-struct SlowBackend(SharedBackend);
-
-impl Backend for SlowBackend {
-    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.0.acquire(takes)
-    }
-
-    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.0.peek(takes)
-    }
-
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        self.0.settle(settlements)
-    }
-
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.0.reset(rows)
-    }
-
-    fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
-        Some(Arc::new(SlowChannel(Arc::clone(&self.0.channel))))
-    }
-}
-
-#[derive(Debug)]
-struct SlowChannel(Arc<Channel>);
-
-impl NoticeChannel for SlowChannel {
-    fn publish(&self, notice: Notice) -> BackendFuture<()> {
-        let published = self.0.publish(notice);
-        BackendFuture::boxed(async move {
-            tokio::task::yield_now().await;
-            published.await
-        })
-    }
-
-    fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>) {
-        self.0.subscribe(subscriber);
-    }
 }
 
 #[tokio::test]

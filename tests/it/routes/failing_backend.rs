@@ -3,44 +3,15 @@
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::get;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
 use tollgate::policy::Enforce;
-use tollgate::{
-    RateLimitLayer, RateLimitStatus, RateLimiter, RouteLimits,
-    backend::{Error, ErrorKind},
-    key,
-};
+use tollgate::{RateLimitLayer, RateLimitStatus, RateLimiter, RouteLimits, key};
 
 use super::app::{call, policy, user};
-
-#[derive(Debug)]
-struct FailingBackend;
-
-fn fail<T>() -> BackendFuture<T> {
-    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "connection refused")))
-}
-
-impl Backend for FailingBackend {
-    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        fail()
-    }
-
-    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        fail()
-    }
-
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        fail()
-    }
-
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        fail()
-    }
-}
+use crate::support::backends::FailingBackend;
 
 fn limiter() -> RateLimiter {
-    RateLimiter::new(FailingBackend)
+    RateLimiter::new(FailingBackend::IMMEDIATE)
 }
 
 /// Returns a router whose handler extracts the status, so any layer that wraps it needs `with_status`.

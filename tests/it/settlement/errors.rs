@@ -6,41 +6,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{
-    LimitError, Quota, RateLimitLayer, RateLimiter, SECOND,
-    backend::{Error, ErrorKind},
-};
+use tollgate::{LimitError, Quota, RateLimitLayer, RateLimiter, SECOND, backend::ErrorKind};
 
 use super::app::{TEN, team};
 use crate::support::answer::Answer;
+use crate::support::backends::FailingBackend;
 use crate::support::client::{hello, limiter, serve};
-
-#[derive(Debug)]
-struct Down;
-
-fn down<T: Send + 'static>() -> BackendFuture<T> {
-    let cause = std::io::Error::other("connection refused");
-    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "cannot reach 10.0.0.7").with_source(cause)))
-}
-
-impl Backend for Down {
-    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        down()
-    }
-
-    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        down()
-    }
-
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        down()
-    }
-
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        down()
-    }
-}
 
 /// Spends a token, then holds a charge. The `?` operator converts both kinds of errors.
 async fn limit_and_hold(limiter: &RateLimiter) -> Result<u64, LimitError> {
@@ -94,7 +65,7 @@ async fn a_handler_and_the_layer_respond_to_a_denial_with_the_same_429() {
 
 #[tokio::test]
 async fn a_backend_error_is_a_503_without_details() {
-    let limiter = RateLimiter::new(Down);
+    let limiter = RateLimiter::new(FailingBackend::IMMEDIATE);
     let (answer, expected) = (by_handler(&limiter).await, by_layer(&limiter).await);
     assert_eq!((answer.status, answer.retry_after()), (503, Some(1)));
     assert!(answer.problem()["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"));
@@ -112,7 +83,7 @@ async fn a_limit_error_delegates_display_and_source_to_the_inner_error() {
     assert_eq!(denied.denied().unwrap().retry_after(), Some(6 * SECOND));
     assert!(denied.source().is_none());
 
-    let down = limit_and_hold(&RateLimiter::new(Down)).await.unwrap_err();
+    let down = limit_and_hold(&RateLimiter::new(FailingBackend::IMMEDIATE)).await.unwrap_err();
     assert_eq!(down.to_string(), "backend is unavailable: cannot reach 10.0.0.7");
     // `LimitError` is transparent, so `source()` returns the cause of the inner error.
     assert_eq!(down.source().unwrap().to_string(), "connection refused");

@@ -10,7 +10,6 @@ mod errors;
 mod histories;
 mod logins;
 mod remote;
-mod remote_backend;
 mod rules;
 mod settle_once;
 mod streams;

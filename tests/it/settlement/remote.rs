@@ -13,11 +13,11 @@ use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Rule, clock::ManualClock
 use tower::ServiceExt;
 
 use super::app::{CALLS, TEN, ask, left, status_from_path, team, with_receipt_handler};
-use super::remote_backend::{Log, RemoteBackend};
+use crate::support::backends::{DelayedBackend, Log};
 use crate::support::client::serve;
 
 fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
-    let backend = RemoteBackend { fails, ..RemoteBackend::new(ManualClock::new(), polls) };
+    let backend = DelayedBackend { fails, ..DelayedBackend::new(&ManualClock::new(), polls) };
     let log = Arc::clone(&backend.log);
     (RateLimiter::new(backend), log)
 }

@@ -11,7 +11,7 @@ use tollgate::policy::Enforce;
 use tollgate::{OnResponse, Policy, RateLimitLayer, RateLimiter, Receipt, clock::ManualClock};
 
 use super::app::{TEN, ask, left, status_from_path, team, with_receipt_handler};
-use super::remote_backend::RemoteBackend;
+use crate::support::backends::DelayedBackend;
 use crate::support::client::{limiter, serve};
 
 /// [`TEN`] in shadow mode.
@@ -91,7 +91,7 @@ async fn the_error_for_a_missing_receipt_mentions_with_receipt() {
 #[tokio::test]
 async fn a_receipt_without_charges_does_not_call_the_backend() {
     // Regression test: a reset of zero rows was sent to the backend, and failed if the backend was down.
-    let backend = RemoteBackend { fails: true, ..RemoteBackend::new(ManualClock::new(), 2) };
+    let backend = DelayedBackend { fails: true, ..DelayedBackend::new(&ManualClock::new(), 2) };
     let log = Arc::clone(&backend.log);
     let limiter = RateLimiter::new(backend);
     let layer = RateLimitLayer::new(TEN, team).with_receipt().skip(|_: &Parts| true).limiter(&limiter);

@@ -3,49 +3,17 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{
-    MINUTE, Policy, Quota, RateLimitLayer, RateLimiter,
-    backend::{Error, ErrorKind},
-    key,
-};
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
 use tonic::Code;
 
 use super::echo::{Client, serve};
 use super::retry_info::Details;
-
-#[derive(Debug)]
-struct Broken;
-
-fn fail<T: Send + 'static>() -> BackendFuture<T> {
-    BackendFuture::boxed(async {
-        tokio::task::yield_now().await;
-        Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refused the connection"))
-    })
-}
-
-impl Backend for Broken {
-    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        fail()
-    }
-
-    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        fail()
-    }
-
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        fail()
-    }
-
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        fail()
-    }
-}
+use crate::support::backends::FailingBackend;
 
 #[tokio::test]
 async fn a_grpc_client_gets_unavailable_without_backend_details() {
     let policy = Policy::new("any", Quota::token_bucket(3, MINUTE));
-    let layer = RateLimitLayer::new(policy, key::client_ip()).limiter(&RateLimiter::new(Broken));
+    let layer = RateLimitLayer::new(policy, key::client_ip()).limiter(&RateLimiter::new(FailingBackend::LATE));
     let (address, echo) = serve(layer).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
     assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::Unavailable, 0));

@@ -6,44 +6,18 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use bytes::Bytes;
 use http::Response;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::key::{Extraction, KeyExtractor};
 use tollgate::policy::Enforce;
 use tollgate::{
     FailureMode, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter,
-    backend::{Error, ErrorKind},
     key::{self, KeyError},
     status,
 };
 
 use super::app::{call, status, text, user};
+use crate::support::backends::FailingBackend;
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-
-#[derive(Debug)]
-struct Broken;
-
-fn fail<T: Send + 'static>() -> BackendFuture<T> {
-    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refused the connection")))
-}
-
-impl Backend for Broken {
-    fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        fail()
-    }
-
-    fn peek(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        fail()
-    }
-
-    fn settle(&self, _settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        fail()
-    }
-
-    fn reset(&self, _rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        fail()
-    }
-}
 
 /// Creates a router with a limited route and the status endpoints for its layer.
 fn app_with_status(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
@@ -55,7 +29,7 @@ fn app_with_status(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
 
 #[tokio::test]
 async fn a_backend_failure_returns_503_without_details() {
-    let limiter = RateLimiter::new(Broken);
+    let limiter = RateLimiter::new(FailingBackend::IMMEDIATE);
     let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     let limited = call(&app, "GET /", &[]).await;
     assert_eq!(limited.status, 503);
@@ -70,14 +44,14 @@ async fn a_backend_failure_returns_503_without_details() {
 
 #[tokio::test]
 async fn the_reported_limit_depends_on_the_failure_mode() {
-    let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::Allow).build();
+    let limiter = RateLimiter::builder(FailingBackend::IMMEDIATE).on_failure(FailureMode::Allow).build();
     let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
     let reported = status(&app, "ada").await;
     assert_eq!((reported.spent, reported.capacity), (0.0, 10.0));
     assert_eq!(call(&app, "GET /time", &[]).await.status, 200);
 
-    let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::fallback(0.5)).build();
+    let limiter = RateLimiter::builder(FailingBackend::IMMEDIATE).on_failure(FailureMode::fallback(0.5)).build();
     let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
     let reported = status(&app, "ada").await;
@@ -113,7 +87,7 @@ async fn a_request_without_a_key_is_refused_with_the_extractors_status() {
 
 #[tokio::test]
 async fn status_errors_use_the_layers_refusal_handler() {
-    let limiter = RateLimiter::new(Broken);
+    let limiter = RateLimiter::new(FailingBackend::IMMEDIATE);
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter).on_refusal(|refusal| {
         let mut response = Response::new(Bytes::from_static(b"one moment, please"));
         *response.status_mut() = refusal.status();

@@ -1,58 +1,19 @@
 //! Reading the status spends no tokens and writes nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
-use tollgate::{
-    MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, clock::ManualClock, limiter::Snapshot, status,
-};
+use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, clock::ManualClock, limiter::Snapshot, status};
 
 use super::app::{call, user};
+use crate::support::test_backend::TestBackend;
 
 const POLICIES: [Policy; 3] = [
     Policy::new("bucket", Quota::token_bucket(10, MINUTE).max_reserved(5)),
     Policy::new("fixed", Quota::fixed_window(10, MINUTE)),
     Policy::new("sliding", Quota::sliding_window(10, MINUTE)),
 ];
-
-/// A memory backend that counts writes.
-#[derive(Debug)]
-struct CountingBackend {
-    rows: MemoryBackend,
-    writes: Arc<AtomicUsize>,
-}
-
-impl CountingBackend {
-    fn write(&self) -> &MemoryBackend {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        &self.rows
-    }
-}
-
-impl Backend for CountingBackend {
-    fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.write().acquire(takes)
-    }
-
-    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.rows.peek(takes)
-    }
-
-    fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        self.write().settle(settlements)
-    }
-
-    fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.write().reset(rows)
-    }
-
-    fn health(&self) -> tollgate::backend::Health {
-        self.rows.health()
-    }
-}
 
 async fn values(limiter: &RateLimiter) -> Vec<Snapshot> {
     let mut values = Vec::new();
@@ -66,9 +27,9 @@ async fn values(limiter: &RateLimiter) -> Vec<Snapshot> {
 
 #[tokio::test]
 async fn reading_the_status_leaves_every_row_unchanged() {
-    let (clock, writes) = (ManualClock::new(), Arc::<AtomicUsize>::default());
-    let rows = MemoryBackend::builder().clock(clock.clone()).build();
-    let limiter = RateLimiter::new(CountingBackend { rows, writes: Arc::clone(&writes) });
+    let clock = ManualClock::new();
+    let backend = TestBackend::local(&clock);
+    let limiter = RateLimiter::new(Arc::clone(&backend));
     let [bucket, fixed, sliding] = POLICIES;
     let layer = RateLimitLayer::new(bucket, user).and(fixed, user).and(sliding, user).limiter(&limiter);
     let app = Router::new().route("/rate-limit", status::of_layer(&layer)).route("/time", status::time(&limiter));
@@ -80,7 +41,7 @@ async fn reading_the_status_leaves_every_row_unchanged() {
         limiter.acquire(policy, "ada".to_owned()).cost(4).await.unwrap();
         limiter.acquire(policy, "grace".to_owned()).cost(10).await.unwrap();
     }
-    let (before, writes_before, stats) = (values(&limiter).await, writes.load(Ordering::Relaxed), limiter.stats());
+    let (before, writes_before, stats) = (values(&limiter).await, backend.writes(), limiter.stats());
     assert!(writes_before > 0 && stats.rows > Some(0));
     for i in 0..5000 {
         let caller = ["ada".to_owned(), "grace".to_owned(), format!("newcomer-{i}")][i % 3].clone();
@@ -88,7 +49,7 @@ async fn reading_the_status_leaves_every_row_unchanged() {
         assert_eq!(call(&app, line, &[&format!("x-user: {caller}")]).await.status, 200);
     }
     let after = values(&limiter).await;
-    assert_eq!(writes.load(Ordering::Relaxed), writes_before);
+    assert_eq!(backend.writes(), writes_before);
     // Reading creates no rows, but expired rows may be removed.
     assert!(limiter.stats().rows <= stats.rows, "{:?}", limiter.stats());
     for (before, after) in before.iter().zip(&after) {

@@ -6,7 +6,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::post;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
     HOUR, HeaderFamily, Policy, Quota, RateLimitLayer, RateLimiter, Refusal,
     backend::{Error, ErrorKind},
@@ -15,6 +14,7 @@ use tollgate::{
 };
 
 use super::client::{Answer, ONE, hello, limiter, request, send};
+use crate::support::backends::FailingBackend;
 
 const LOGIN: Policy = Policy::new("login", Quota::token_bucket(3, HOUR));
 
@@ -77,33 +77,12 @@ async fn t22_a_refusal_names_the_policy_but_not_the_caller() {
     assert_eq!(members, ["status", "title", "type", "violated-policies"]);
 }
 
-/// An unavailable backend whose error contains details that clients must not see.
-#[derive(Debug)]
-struct Down;
-
 const DETAILS: &str = "redis://:hunter2@10.1.2.3:6379 refused";
-
-impl Backend for Down {
-    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
-        BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, DETAILS)))
-    }
-
-    fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.acquire(takes)
-    }
-
-    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        BackendFuture::ready(Ok(true))
-    }
-
-    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<usize> {
-        BackendFuture::ready(Ok(0))
-    }
-}
+const DOWN: FailingBackend = FailingBackend { message: DETAILS, ..FailingBackend::IMMEDIATE };
 
 #[tokio::test]
 async fn t22_a_refusal_does_not_reveal_the_backend_error() {
-    let app = hello().layer(RateLimitLayer::new(ONE, key::global()).grpc().limiter(&RateLimiter::new(Down)));
+    let app = hello().layer(RateLimitLayer::new(ONE, key::global()).grpc().limiter(&RateLimiter::new(DOWN)));
     let handler = Error::new(ErrorKind::Unavailable, DETAILS).into_response();
     for answer in [
         send(&app, request::<&str, &str>("::1", &[])).await,
@@ -125,7 +104,7 @@ async fn t28_every_refusal_has_cache_control_no_store() {
     };
     for family in families {
         for content_type in ["text/plain", "application/grpc", "application/grpc-web"] {
-            let down = RateLimiter::new(Down);
+            let down = RateLimiter::new(DOWN);
             let (limiter, ..) = limiter();
             let keyless = RateLimitLayer::new(ONE, key::header("x-missing").or_reject());
             let layers = [
@@ -154,7 +133,7 @@ async fn t28_every_refusal_by_a_handler_has_cache_control_no_store() {
     let (limiter, _backend, _clock) = limiter();
     limiter.limit(&ONE, "ada").await.unwrap();
     let denied = limiter.try_limit(&ONE, "ada").await.unwrap().into_result().unwrap_err();
-    let down = RateLimiter::new(Down).try_limit(&ONE, "ada").await.unwrap_err();
+    let down = RateLimiter::new(DOWN).try_limit(&ONE, "ada").await.unwrap_err();
     for (response, status) in [(denied.into_response(), 429), (down.into_response(), 503)] {
         assert_eq!(
             (response.status().as_u16(), &response.headers()["cache-control"]),

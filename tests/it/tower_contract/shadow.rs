@@ -5,16 +5,16 @@ use tollgate::policy::Enforce;
 use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, key};
 use tower::{Layer, ServiceExt};
 
-use super::backends::Broken;
 use super::contract_service::ContractService;
+use crate::support::backends::FailingBackend;
 
 const ONE: Policy = Policy::new("one", Quota::token_bucket(10, MINUTE));
 const TRIAL: Policy = ONE.enforce(Enforce::Never);
 
 #[tokio::test]
 async fn requests_are_not_refused_in_shadow_mode_if_the_backend_fails() {
-    for immediate in [true, false] {
-        let limiter = RateLimiter::new(Broken { immediate });
+    for backend in [FailingBackend::IMMEDIATE, FailingBackend::LATE] {
+        let limiter = RateLimiter::new(backend);
         let layer = |policy| RateLimitLayer::new(policy, key::global()).limiter(&limiter);
         assert_eq!(status(&layer(ONE)).await, 503);
         assert_eq!(status(&layer(TRIAL)).await, 200);

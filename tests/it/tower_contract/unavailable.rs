@@ -7,13 +7,13 @@ use http_body_util::BodyExt;
 use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, backend::ErrorKind, key};
 use tower::{Layer, ServiceExt};
 
-use super::backends::Broken;
 use super::contract_service::ContractService;
+use crate::support::backends::FailingBackend;
 
 #[tokio::test]
 async fn requests_are_refused_with_503_if_the_backend_fails() {
-    for immediate in [true, false] {
-        let limiter = RateLimiter::new(Broken { immediate });
+    for backend in [FailingBackend::IMMEDIATE, FailingBackend::LATE] {
+        let limiter = RateLimiter::new(backend);
         let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
         let two = Policy::new("two", Quota::token_bucket(10, MINUTE));
         let layer = RateLimitLayer::new(one, key::global()).and(two, key::global()).limiter(&limiter);
@@ -40,7 +40,7 @@ async fn requests_are_refused_with_503_if_the_backend_fails() {
 
 #[tokio::test]
 async fn on_refusal_receives_the_backend_error() {
-    let limiter = RateLimiter::new(Broken { immediate: true });
+    let limiter = RateLimiter::new(FailingBackend::IMMEDIATE);
     let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
     let layer = RateLimitLayer::new(one, key::global()).limiter(&limiter).on_refusal(|refusal| {
         let error = refusal.error().expect("expected the backend's error");

@@ -22,8 +22,8 @@ use tollgate::{
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use super::delayed_backend::DelayedBackend;
 use super::queue::{MICRO, SPACED, ms};
+use crate::support::backends::DelayedBackend;
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 

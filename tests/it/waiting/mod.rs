@@ -3,7 +3,6 @@
 mod calls;
 mod cancelled;
 mod clients;
-mod delayed_backend;
 mod dropped;
 mod due_times;
 mod extensions;
