@@ -12,7 +12,7 @@ BUILD := $(CARGO_TARGET_DIR)
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin conformance
 
 .PHONY: test tools fmt lint docs unit valkey servers features client client-tools node bench bench-redis bench-shards
-.PHONY: instructions instructions-check attack threats
+.PHONY: instructions instructions-check instructions-test path api-count code-lines attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay simulate
 .PHONY: migrating theirs side cli bench-cli
@@ -38,6 +38,8 @@ tools:
 	@command -v redis-server >/dev/null || { apt-get update && apt-get install -y --no-install-recommends redis-server; }
 	@command -v pip3 >/dev/null || { apt-get update && apt-get install -y --no-install-recommends python3-pip; }
 	@command -v openssl >/dev/null || { apt-get update && apt-get install -y --no-install-recommends openssl; }
+	@command -v valgrind >/dev/null || { apt-get update && apt-get install -y --no-install-recommends valgrind; }
+	@command -v addr2line >/dev/null || { apt-get update && apt-get install -y --no-install-recommends binutils; }
 	@command -v cc >/dev/null || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
 	@command -v tmux >/dev/null || { apt-get update && apt-get install -y --no-install-recommends tmux; }
 
@@ -137,9 +139,25 @@ bench:
 instructions:
 	benches/instructions/measure.sh
 
-# Fails if an instruction count has grown by more than 3%.
-instructions-check:
+# Fails if an instruction count exceeds its budget, or the stored count by more than 10%.
+instructions-check: instructions-test
 	benches/instructions/measure.sh --check
+
+# Tests the rules of this comparison.
+instructions-test:
+	benches/instructions/check.sh --self-test
+
+# Prints how many files and functions a request, a decision and a charge on Redis pass through.
+path: tools
+	scripts/path
+
+# Prints the number of public types and functions.
+api-count:
+	scripts/api-count
+
+# Prints the number of code lines, and of words in Markdown files.
+code-lines:
+	scripts/code-lines
 
 # Benchmarks tollgate's and other crates' Redis backends, on a redis-server that it starts.
 bench-redis:

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Counts the instructions of each path under callgrind, and stores them in benches/instructions.md.
 #
-#   measure.sh          rewrites the table
-#   measure.sh --check  fails if a path exceeds the stored count by more than 3%
+#   measure.sh          rewrites the counts; keeps the budgets, which are edited by hand
+#   measure.sh --check  compares the counts with the stored table, by the rules in check.sh
 #
 # Only instructions in `counted` are counted, because the clock is calibrated before that. The setup is excluded by
-# taking the difference between N and N + 100,000 runs. Because Valgrind hides the time stamp counter, reading the clock
-# is a system call, whose instructions in the kernel are not counted.
+# taking the difference between two runs. Because Valgrind hides the time stamp counter, reading the clock is a system
+# call, whose instructions in the kernel are not counted.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kept="$here/../instructions.md"
-more=100000
-allowed=3
+few=1000
+more=2000
+# A growing table is enlarged at some of the keys only. The mean needs more of them.
+more_growing=50000
 
-command -v valgrind >/dev/null || { apt-get update && apt-get install -y --no-install-recommends valgrind; }
+command -v valgrind >/dev/null || { echo "valgrind is missing; run 'make tools'" >&2; exit 1; }
 cargo build --release --quiet --manifest-path "$here/Cargo.toml"
 target=$(cargo metadata --format-version 1 --no-deps --manifest-path "$here/Cargo.toml" |
     sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
@@ -27,36 +29,33 @@ count() {
         awk '/Collected/ { print $4; found = 1 } END { exit !found }'
 }
 
+budget() {
+    awk -F' *[|] *' -v path="$1" '$2 == path { print $4 }' "$kept"
+}
+
 {
     echo "# Instructions"
     echo
-    echo "Written by \`make instructions\`; \`make instructions-check\` fails if a count has grown by more than $allowed%."
-    echo "Counted under callgrind. Reading the clock is a system call there, which is mostly not counted."
+    echo "\`make instructions\` writes the counts. The budgets are edited by hand, with the reason in the commit."
+    echo "\`make instructions-check\` fails if a count exceeds its budget, or the stored count by more than 10%."
+    echo "Other crates have no budget. Counted under callgrind. Reading the clock is a system call there, which is mostly"
+    echo "not counted."
     echo
     echo "$(rustc --version | cut -d' ' -f1-2), $(uname -m)"
     echo
-    echo "| path | instructions |"
-    echo "| --- | ---: |"
+    echo "| path | instructions | budget |"
+    echo "| --- | ---: | ---: |"
     "$program" | while read -r path; do
-        few=$(count "$path" 1000)
-        many=$(count "$path" $((1000 + more)))
-        echo "| $path | $(((many - few + more / 2) / more)) |"
+        times=$more
+        if [ "$path" = "decision, new key" ]; then times=$more_growing; fi
+        before=$(count "$path" $few)
+        after=$(count "$path" $((few + times)))
+        echo "| $path | $(((after - before + times / 2) / times)) | $(budget "$path") |"
     done
 } >"$out/table.md"
 
 if [ "${1:-}" = --check ]; then
-    awk -F' *[|] *' -v allowed=$allowed '
-        $3 !~ /^[0-9]+$/ { next }
-        NR == FNR { kept[$2] = $3; next }
-        !($2 in kept) { print $2 ": not in the table; rewrite the table"; failed = 1; next }
-        {
-            part = ($3 - kept[$2]) * 100 / kept[$2]
-            printf "%s: %d, stored %d (%+.1f %%)\n", $2, $3, kept[$2], part
-            if (part > allowed) { print "  exceeds the maximum growth"; failed = 1 }
-            delete kept[$2]
-        }
-        END { for (path in kept) { print path ": in the table, but not measured"; failed = 1 } exit failed }
-    ' "$kept" "$out/table.md"
+    "$here/check.sh" "$kept" "$out/table.md"
 else
     cp "$out/table.md" "$kept"
     cat "$kept"

@@ -354,3 +354,27 @@ fn all_files(folder: &Path) -> Vec<PathBuf> {
     }
     files
 }
+
+/// The maximum number of `inline(always)` in `src/`.
+const MAX_FORCED_INLINES: usize = 20;
+
+#[test]
+fn few_functions_are_always_inlined() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let texts = rust_files(&source).into_iter().map(|file| fs::read_to_string(file).expect("expected a readable file"));
+    let found: usize = texts.map(|text| forced_inlines(&text)).sum();
+    println!("{found} functions are always inlined; 12 after the core is rebuilt");
+    assert!(found <= MAX_FORCED_INLINES, "found {found}, expected at most {MAX_FORCED_INLINES}");
+}
+
+#[test]
+fn forced_inlines_are_counted_outside_comments() {
+    assert_eq!(forced_inlines("#[inline(always)]\nfn a() {}\n// inline(always)\n#[inline]\nfn b() {}"), 1);
+    assert_eq!(forced_inlines("#[cfg_attr(not(test), inline(always))]"), 1);
+}
+
+/// Counts the `inline(always)` in `text`, except in comments.
+fn forced_inlines(text: &str) -> usize {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.map(|line| line.matches("inline(always)").count()).sum()
+}
