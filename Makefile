@@ -19,7 +19,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin con
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
-CHECKS := fmt features lint docs theirs side cli
+CHECKS := fmt features lint docs theirs side cli instructions-check
 TESTS := unit valkey client
 
 # Runs the checks beside the tests, and prints how long each of them took. Without incremental compilation, because a build
