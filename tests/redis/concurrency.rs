@@ -8,7 +8,7 @@ use redis::cmd;
 use tollgate::backend::{ErrorKind, RedisBackend};
 use tollgate::{HOUR, Policy, Quota, RateLimiter};
 
-use crate::outage::{Application, DEADLINE, SLOW, fresh};
+use crate::outage::{Application, SLOW, fresh};
 use crate::server::{PATIENCE, Server};
 
 const TOKENS: u64 = 1000;
