@@ -8,7 +8,7 @@ use redis::cmd;
 use tollgate::backend::{ErrorKind, RedisBackend};
 use tollgate::{HOUR, Policy, Quota, RateLimiter};
 
-use super::outage::{Application, DEADLINE, SLOW, fresh};
+use super::outage::{Application, SLOW, fresh};
 use crate::support::server::{PATIENCE, Server};
 
 const TOKENS: u64 = 1000;
