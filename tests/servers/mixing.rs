@@ -88,6 +88,8 @@ fn two_limiters_on_one_server_neither_lose_nor_double_tokens() {
 struct Spent {
     low: u64,
     high: u64,
+    /// What settlements have charged beyond the first charge, which may exceed the capacity.
+    over: u64,
     /// Whether it is no longer known what the key has spent.
     is_unclear: bool,
 }
@@ -159,6 +161,7 @@ async fn play(url: &str, prefix: &str, shapes: &[Shape], operations: &[Op]) -> P
                 } else if actual > receipt.cost {
                     of.low += actual - receipt.cost;
                     of.high += actual - receipt.cost;
+                    of.over += actual - receipt.cost;
                 } else {
                     let given = receipt.cost - actual;
                     of.low = of.low.saturating_sub(given);
@@ -255,7 +258,7 @@ async fn play(url: &str, prefix: &str, shapes: &[Shape], operations: &[Op]) -> P
 
 fn charge(of: &mut Spent, shape: Shape, cost: u64, find: &mut impl FnMut(Option<u8>, String)) {
     (of.low, of.high) = (of.low + cost, of.high + cost);
-    if of.low > shape.capacity && cost > 0 && !of.is_unclear {
+    if of.low > shape.capacity + of.over && cost > 0 && !of.is_unclear {
         find(None, format!("{of:?} tokens are spent of {}: {shape:?}", shape.capacity));
         of.is_unclear = true;
     }

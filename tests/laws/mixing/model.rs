@@ -439,7 +439,7 @@ impl Model {
                 shards.iter().enumerate().all(|(shard, (spent, at))| {
                     let key = self.row_key(take, shard);
                     let changed = outcome.rows.iter().find(|(changed, _)| *changed == key).map(|(_, row)| *row);
-                    let row = changed.unwrap_or(self.row(&key));
+                    let row = changed.unwrap_or(take.rules[shard].loaded(self.row(&key), self.now));
                     let asked = Asked { row: 0, rule: take.rules[shard], cost: 0, wait: None };
                     // A row is read as it is stored, or refilled.
                     let refilled = adapter::decide(&mut [row], &[asked], self.now)[0].row;
@@ -817,6 +817,9 @@ impl Model {
         };
         let shadowed = receipt.decisions[..len].iter().filter(|decision| decision.shadowed).count();
         let is_settled = (0..len).all(|index| receipt.settled[index] || receipt.decisions[index].shadowed);
+        if receipt.settled[..len].iter().all(|is_settled| *is_settled) {
+            return Settled { answer: Answer::Flag(false), is_repeated: false };
+        }
         if is_settled {
             // A call that was let through has nothing to forfeit.
             return Settled { answer: Answer::Flag(shadowed == len), is_repeated: shadowed > 0 && shadowed < len };
