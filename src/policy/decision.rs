@@ -11,7 +11,6 @@ use super::digest::Digest;
 use super::duration;
 use super::name::PolicyName;
 use super::reason::{DecidedBy, Reason};
-use super::summary::Summary;
 use super::windows::Part;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, spent, when};
 
@@ -303,11 +302,6 @@ impl Decision {
     /// The verdict, the row and the instant of this decision, as the [algorithms](crate::algorithm) represent them.
     pub const fn step(&self) -> &Step {
         &self.step
-    }
-
-    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses.
-    pub fn summary(&self) -> Summary {
-        Summary::of(self)
     }
 
     /// Converts the decision to a `Result`, with an error that a handler can return.

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use super::allowed::Allowed;
 use super::decision::{Decision, ShardRows};
 use super::reason::{DecidedBy, Reason};
-use super::summary::seconds_up;
 use crate::algorithm::List;
 
 /// The decisions on all charges of a call, which spends either all of their tokens or none.
@@ -325,4 +324,9 @@ impl fmt::Display for Decisions {
             None => f.write_str("; retrying will not help"),
         }
     }
+}
+
+/// Rounds up to whole seconds, because a client that retries too early would be refused again.
+pub(crate) const fn seconds_up(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
 }

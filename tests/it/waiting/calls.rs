@@ -122,21 +122,6 @@ async fn a_check_reports_the_same_state_for_every_cost() {
 }
 
 #[tokio::test]
-async fn a_summary_reports_whole_tokens_and_rounds_times_up_to_whole_seconds() {
-    static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
-    let limiter = limiter();
-    let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().summary();
-    assert_eq!((status.limit, status.remaining, status.reset, status.retry_after), (10, 6, 2, None));
-    let status = limiter.try_acquire(&CHAT, "ada").cost(7).await.unwrap().summary();
-    assert_eq!((status.remaining, status.retry_after), (6, Some(1)));
-    #[cfg(feature = "serde")]
-    assert_eq!(
-        serde_json::to_value(status).unwrap(),
-        serde_json::json!({"limit": 10, "remaining": 6, "reset": 2, "retry_after": 1})
-    );
-}
-
-#[tokio::test]
 async fn a_key_error_converts_to_a_limit_error() {
     fn key(name: Option<&str>) -> Result<&str, tollgate::key::KeyError> {
         name.ok_or_else(|| tollgate::key::KeyError::new("no name; send x-name"))
