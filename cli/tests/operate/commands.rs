@@ -155,6 +155,6 @@ fn the_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     let (code, _, refused) = run(&mut wrong);
     assert!(code == 1 && refused.contains("this request is not authorized"), "{refused}");
     assert!(!(out + &error + &refused).contains(READER) && !refused.contains("unknown token"));
-    let decision = service.limiter.try_limit_now(&service.policy, "ada").unwrap();
+    let decision = service.limiter.limit_now(&service.policy, "ada").unwrap();
     assert_eq!((decision.reason(), TOKEN.len() > 15), (Reason::WithinQuota, true));
 }
