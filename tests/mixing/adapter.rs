@@ -301,13 +301,13 @@ impl Program {
         Some(self.received(answer))
     }
 
-    /// Reads the rows of the quotas that now apply to a caller, shard by shard: the spent tokens and their time.
+    /// Reads the rows of the quotas that now apply to a caller, shard by shard: the spent tokens, their time and stamp.
     /// Returns `None` if a block or a deny list hides them.
-    pub(crate) fn rows(&self, policy: usize, caller: &Caller) -> Option<Vec<Vec<(f64, Time)>>> {
+    pub(crate) fn rows(&self, policy: usize, caller: &Caller) -> Option<Vec<Vec<(f64, Time, u32)>>> {
         let failing = self.failing.swap(false, Ordering::Relaxed);
         let snapshots = now(self.limiter.snapshots(&self.policies[policy], subject(caller)));
         self.failing.store(failing, Ordering::Relaxed);
-        let numbers = |(_, row): &(Quota, State)| (row.spent, row.at.get());
+        let numbers = |(_, row): &(Quota, State)| (row.spent, row.at.get(), row.stamp);
         let is_hidden = snapshots.iter().any(|snapshot| snapshot.not_before().is_some());
         (!is_hidden).then(|| snapshots.iter().map(|quota| quota.rows().iter().map(numbers).collect()).collect())
     }

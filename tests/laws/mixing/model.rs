@@ -151,7 +151,7 @@ pub(crate) struct Model {
 }
 
 /// Reads the rows of a policy and a caller from the limiter, if they can be seen.
-pub(crate) type Probe<'a> = &'a dyn Fn(usize, &Caller) -> Option<Vec<Vec<(f64, Time)>>>;
+pub(crate) type Probe<'a> = &'a dyn Fn(usize, &Caller) -> Option<Vec<Vec<(f64, Time, u32)>>>;
 
 impl Model {
     pub(crate) fn new(world: &World, facts: &Facts2) -> Model {
@@ -436,14 +436,16 @@ impl Model {
             let Some(quotas) = probe(of.policy, &of.caller) else { return true };
             let takes = self.resolve(std::slice::from_ref(of), None);
             takes.iter().zip(&quotas).all(|(take, shards)| {
-                shards.iter().enumerate().all(|(shard, (spent, at))| {
+                shards.iter().enumerate().all(|(shard, (spent, at, stamp))| {
                     let key = self.row_key(take, shard);
                     let changed = outcome.rows.iter().find(|(changed, _)| *changed == key).map(|(_, row)| *row);
                     let row = changed.unwrap_or(take.rules[shard].loaded(self.row(&key), self.now));
                     let asked = Asked { row: 0, rule: take.rules[shard], cost: 0, wait: None };
                     // A row is read as it is stored, or refilled.
                     let refilled = adapter::decide(&mut [row], &[asked], self.now)[0].row;
-                    let is_same = |row: Row| (row.spent, row.at.get()) == (*spent, *at) || row.spent + *spent == 0.0;
+                    let is_same = |row: Row| {
+                        (row.spent, row.at.get(), row.stamp) == (*spent, *at, *stamp) || row.spent + *spent == 0.0
+                    };
                     is_same(row) || is_same(refilled)
                 })
             })
