@@ -120,6 +120,9 @@ struct Offender {
     times: u32,
 }
 
+/// Fault 2.
+pub(crate) const STALE: &str = "a held call was decided under the settings from before the pause";
+
 /// Fault 103.
 pub(crate) const LET_THROUGH: &str = "a blocked caller in shadow mode that may wait is charged";
 
@@ -1091,10 +1094,13 @@ impl Model {
                 return Err(format!("at the end of a pause, {seen:?} is possible, but not with these rows"));
             }
         }
+        if possible.len() > 1 && possible[0].0.is_some() {
+            // The stale charge is in rows that the settings in force do not use, so it cannot be seen which shard has it.
+            return Err(STALE.to_owned());
+        }
         let (known, outcome) = possible.swap_remove(0);
         if known.is_some() {
-            let text = "a held call was decided under the settings from before the pause".to_owned();
-            self.findings.push(Finding::of(known, text));
+            self.findings.push(Finding::of(known, STALE.to_owned()));
         }
         let Ok(outcome) = outcome else {
             self.waiting.remove(index);
