@@ -192,13 +192,17 @@ impl Model {
         self.now
     }
 
-    /// Returns whether the model cannot know what an operation does: the shard of a charge of 0 tokens cannot be seen.
+    /// Returns whether the model cannot know what an operation does: it cannot be seen which shard a charge of 0 tokens
+    /// has refilled. The quotas of a waiting call may change before it is decided.
     pub(crate) fn is_hidden(&self, op: &Op) -> bool {
-        let Op::Settle { pick, .. } = op else { return false };
-        position(self.receipts.len(), *pick).is_some_and(|index| {
-            let decisions = &self.receipts[index].decisions;
-            decisions.iter().any(|decision| decision.take.cost == 0 && decision.take.spec.shards > 1)
-        })
+        match op {
+            Op::Call { how: How::Check, .. } => false,
+            Op::Call { charges, how: How::Wait(_), .. } => charges.iter().any(|of| of.cost == 0),
+            Op::Call { charges, .. } => {
+                self.resolve(charges, None).iter().any(|take| take.cost == 0 && take.spec.shards > 1)
+            }
+            _ => false,
+        }
     }
 
     /// Returns whether a row had expired that would not have expired at an earlier instant. The limiter may have
