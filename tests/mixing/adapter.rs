@@ -89,8 +89,16 @@ impl Rule {
     /// Returns the row as a backend loads it, which may have dropped it after it expired. At the last instant, nothing
     /// expires.
     pub(crate) fn loaded(&self, row: Row, now: Time) -> Row {
-        let is_own = row.stamp == algorithm::stamp(&self.0);
-        if !is_own && row.clear.get() <= now && now < LAST { State::default() } else { row }
+        if row.clear.get() > now || now >= LAST {
+            return row;
+        }
+        // What was given back is remembered for longer, for later settlements.
+        let is_counted =
+            row.stamp == algorithm::stamp(&self.0) && self.0.algorithm() != algorithm::Algorithm::SlidingWindow;
+        if is_counted && row.carry > 0.0 {
+            return State { carry: row.carry, stamp: row.stamp, ..State::default() };
+        }
+        State::default()
     }
 
     /// Returns whether another quota wrote the row, so that this one has to convert it.

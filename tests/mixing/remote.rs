@@ -29,6 +29,8 @@ pub(crate) struct Shape {
 /// Two limiters on one server, each with its own connection.
 pub(crate) struct Pair {
     policies: Vec<Policy>,
+    /// The same policies without leases.
+    plain: Vec<Policy>,
     limiters: [RateLimiter; 2],
     failing: [Arc<AtomicBool>; 2],
     receipts: Vec<Receipt>,
@@ -49,13 +51,20 @@ impl Pair {
             limiters.push(builder.build());
         }
         let policies = (0..).zip(shapes).map(|(number, shape)| policy(number, shape)).collect();
+        let without = (0..).zip(shapes).map(|(number, shape)| policy(number, &Shape { leases: false, ..*shape }));
+        let plain = without.collect();
         let limiters = limiters.try_into().unwrap_or_else(|_| unreachable!("there are two"));
-        Pair { policies, limiters, failing, receipts: Vec::new(), marks: AtomicU64::new(0) }
+        Pair { policies, plain, limiters, failing, receipts: Vec::new(), marks: AtomicU64::new(0) }
     }
 
     pub(crate) async fn limit(&self, at: usize, policy: usize, key: u8, cost: u64) -> Option<Line> {
         let call = self.limiters[at].try_acquire(&self.policies[policy], u64::from(key)).cost(cost);
         call.await.ok().map(|decision| adapter::line(&decision))
+    }
+
+    /// Spends a token without a lease and without what the limiter remembers. Returns whether there was one.
+    pub(crate) async fn spend(&self, policy: usize, key: u8) -> bool {
+        self.limiters[1].try_limit(&self.plain[policy], u64::from(key)).await.unwrap().is_allowed()
     }
 
     /// Holds tokens. Returns `None` if the server failed. The receipts have the numbers 0, 1 and so on.

@@ -280,9 +280,9 @@ fn compare(
 async fn drained(pair: &Pair, policy: usize, key: u8) -> u64 {
     let (mut tokens, mut denied) = (0, 0);
     while denied < 40 {
-        match pair.limit(1, policy, key, 1).await {
-            Some(line) if line.allowed => (tokens, denied) = (tokens + 1, 0),
-            _ => denied += 1,
+        match pair.spend(policy, key).await {
+            true => (tokens, denied) = (tokens + 1, 0),
+            false => denied += 1,
         }
     }
     tokens

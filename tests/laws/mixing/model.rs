@@ -385,7 +385,9 @@ impl Model {
         if possible.len() > 1 && possible.iter().flatten().any(|outcome| !outcome.rows.is_empty()) {
             possible.retain(|outcome| outcome.as_ref().is_ok_and(|outcome| self.is_seen(outcome, charges, probe)));
             if possible.is_empty() {
-                return Err(format!("{seen:?} is possible, but not with these rows"));
+                let rows: Vec<_> = charges.iter().map(|of| probe(of.policy, &of.caller)).collect();
+                let rows = format!("{rows:?}; before, they were {:?}", self.rows);
+                return Err(format!("{seen:?} is possible, but not with the rows {rows}"));
             }
         }
         let Ok(outcome) = possible.swap_remove(0) else { return Ok(()) };
