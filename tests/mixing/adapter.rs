@@ -89,8 +89,16 @@ impl Rule {
     /// Returns the row as a backend loads it, which may have dropped it after it expired. At the last instant, nothing
     /// expires.
     pub(crate) fn loaded(&self, row: Row, now: Time) -> Row {
-        let is_own = row.stamp == algorithm::stamp(&self.0);
-        if !is_own && row.clear.get() <= now && now < LAST { State::default() } else { row }
+        if row.clear.get() > now || now >= LAST {
+            return row;
+        }
+        // What was given back is remembered for longer, for later settlements.
+        let is_counted =
+            row.stamp == algorithm::stamp(&self.0) && self.0.algorithm() != algorithm::Algorithm::SlidingWindow;
+        if is_counted && row.carry > 0.0 {
+            return State { carry: row.carry, stamp: row.stamp, ..State::default() };
+        }
+        State::default()
     }
 
     /// Returns whether another quota wrote the row, so that this one has to convert it.
@@ -301,13 +309,13 @@ impl Program {
         Some(self.received(answer))
     }
 
-    /// Reads the rows of the quotas that now apply to a caller, shard by shard: the spent tokens and their time.
+    /// Reads the rows of the quotas that now apply to a caller, shard by shard: the spent tokens, their time and stamp.
     /// Returns `None` if a block or a deny list hides them.
-    pub(crate) fn rows(&self, policy: usize, caller: &Caller) -> Option<Vec<Vec<(f64, Time)>>> {
+    pub(crate) fn rows(&self, policy: usize, caller: &Caller) -> Option<Vec<Vec<(f64, Time, u32)>>> {
         let failing = self.failing.swap(false, Ordering::Relaxed);
         let snapshots = now(self.limiter.snapshots(&self.policies[policy], subject(caller)));
         self.failing.store(failing, Ordering::Relaxed);
-        let numbers = |(_, row): &(Quota, State)| (row.spent, row.at.get());
+        let numbers = |(_, row): &(Quota, State)| (row.spent, row.at.get(), row.stamp);
         let is_hidden = snapshots.iter().any(|snapshot| snapshot.not_before().is_some());
         (!is_hidden).then(|| snapshots.iter().map(|quota| quota.rows().iter().map(numbers).collect()).collect())
     }

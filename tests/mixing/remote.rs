@@ -1,7 +1,7 @@
 //! The second half of the adapter: two limiters on one server, as two processes have them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::algorithm::Micros;
@@ -11,6 +11,7 @@ use tollgate::backend::{
 };
 use tollgate::clock::{Clock, Sleep};
 use tollgate::key::Secret;
+use tollgate::policy::Enforce;
 use tollgate::{DAY, FailureMode, LimitError, Policy, Quota, RateLimiter, Receipt};
 
 use super::adapter;
@@ -28,9 +29,12 @@ pub(crate) struct Shape {
 /// Two limiters on one server, each with its own connection.
 pub(crate) struct Pair {
     policies: Vec<Policy>,
+    /// The same policies without leases.
+    plain: Vec<Policy>,
     limiters: [RateLimiter; 2],
     failing: [Arc<AtomicBool>; 2],
     receipts: Vec<Receipt>,
+    marks: AtomicU64,
 }
 
 impl Pair {
@@ -41,16 +45,26 @@ impl Pair {
             let builder = RedisBackend::builder().prefix(prefix).deadline(20 * tollgate::SECOND);
             let inner = builder.notices_every(Duration::from_millis(50)).connect(url).await.unwrap();
             let backend = FailingServer { inner, failing: Arc::clone(failing) };
-            limiters.push(RateLimiter::builder(backend).on_failure(FailureMode::Deny).build());
+            let builder = RateLimiter::builder(backend).on_failure(FailureMode::Deny);
+            // The second limiter remembers no denials, so that it can spend what is left.
+            let builder = if limiters.is_empty() { builder } else { builder.block_cache(0) };
+            limiters.push(builder.build());
         }
         let policies = (0..).zip(shapes).map(|(number, shape)| policy(number, shape)).collect();
+        let without = (0..).zip(shapes).map(|(number, shape)| policy(number, &Shape { leases: false, ..*shape }));
+        let plain = without.collect();
         let limiters = limiters.try_into().unwrap_or_else(|_| unreachable!("there are two"));
-        Pair { policies, limiters, failing, receipts: Vec::new() }
+        Pair { policies, plain, limiters, failing, receipts: Vec::new(), marks: AtomicU64::new(0) }
     }
 
     pub(crate) async fn limit(&self, at: usize, policy: usize, key: u8, cost: u64) -> Option<Line> {
         let call = self.limiters[at].try_acquire(&self.policies[policy], u64::from(key)).cost(cost);
         call.await.ok().map(|decision| adapter::line(&decision))
+    }
+
+    /// Spends a token without a lease and without what the limiter remembers. Returns whether there was one.
+    pub(crate) async fn spend(&self, policy: usize, key: u8) -> bool {
+        self.limiters[1].try_limit(&self.plain[policy], u64::from(key)).await.unwrap().is_allowed()
     }
 
     /// Holds tokens. Returns `None` if the server failed. The receipts have the numbers 0, 1 and so on.
@@ -94,6 +108,18 @@ impl Pair {
         drop(limiter.resume(policy, u64::from(key)));
     }
 
+    /// Waits until both limiters have received all that was published: each publishes a mark, which comes last.
+    pub(crate) async fn noticed(&self) {
+        for limiter in &self.limiters {
+            let share = 1.0 / (2 + self.marks.fetch_add(1, Ordering::Relaxed)) as f64;
+            let mark = Enforce::Share(share);
+            limiter.set_enforcement(&MARKS, mark).await.unwrap();
+            while self.limiters.iter().any(|limiter| limiter.enforcement(&MARKS) != mark) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
     pub(crate) fn fail(&self, at: usize, failing: bool) {
         self.failing[at].store(failing, Ordering::Relaxed);
     }
@@ -116,6 +142,9 @@ fn policy(number: usize, shape: &Shape) -> Policy {
     let policy = Policy::try_new(format!("policy{number}"), quota.shards(shape.shards)).unwrap();
     if shape.leases { policy.leases() } else { policy }
 }
+
+/// A policy under which nothing is charged.
+static MARKS: Policy = Policy::new("marks", Quota::per_second(1));
 
 /// A backend that fails on demand, before it calls the server.
 #[derive(Debug)]

@@ -17,7 +17,13 @@ pub(super) fn generate(seed: u64) -> (World, Vec<Op>) {
         Generator { random, world: World { policies: Vec::new(), blocking: None, max_waiting: 4, start: START } };
     generator.build_world();
     let length = 20 + generator.below(180);
-    let ops = (0..length).map(|_| generator.operation()).collect();
+    let mut ops = Vec::new();
+    while (ops.len() as u64) < length {
+        ops.push(generator.operation());
+        if generator.one_in(25) {
+            generator.held_call(&mut ops);
+        }
+    }
     (generator.world, ops)
 }
 
@@ -191,6 +197,25 @@ impl Generator {
             }
         }
         Op::Call { charges, ip, how }
+    }
+
+    /// Adds a call that is held by a pause, during which settings change.
+    fn held_call(&mut self, ops: &mut Vec<Op>) {
+        let of = self.charge();
+        let (policy, key, lasts) = (of.policy, of.caller.key, self.lasts());
+        if matches!(self.world.policies[policy].on_failure, OnFailure::Fallback(_)) {
+            return;
+        }
+        ops.push(Op::Pause { policy, key, lasts });
+        ops.push(Op::Call { charges: vec![of], ip: self.ip(), how: How::Wait(lasts + self.lasts()) });
+        let kind = Some(self.world.policies[policy].quotas[0].kind);
+        ops.push(match self.below(4) {
+            0 => Op::Deny { whom: Whom::Key(key.unwrap_or(1)), listed: true },
+            1 => Op::SetEnforcement { policy, to: Some(self.enforcement()) },
+            2 => self.operation(),
+            _ => Op::SetQuota { policy, scope: Scope::All, quotas: Some(self.quotas(kind)) },
+        });
+        ops.push(Op::Forward(lasts));
     }
 
     fn operation(&mut self) -> Op {

@@ -57,9 +57,10 @@ fn play(world: &World, history: &[Op], facts: &Rc<RefCell<adapter::Facts>>) -> P
             played.findings.append(&mut model.findings);
             if let Err(text) = result {
                 let is_last = model.now() > adapter::LAST - 86_400_000_000 * 40;
-                let known = match text.starts_with(model::LET_THROUGH) {
-                    true => Some(103),
-                    false => is_last.then_some(10),
+                let known = match text.as_str() {
+                    model::LET_THROUGH => Some(103),
+                    model::STALE => Some(2),
+                    _ => is_last.then_some(10),
                 };
                 let text = format!("{}: {text}; the operation was {op:?}", op.name());
                 played.findings.push(Finding::of(known, text));

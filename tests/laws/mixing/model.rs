@@ -120,6 +120,9 @@ struct Offender {
     times: u32,
 }
 
+/// Fault 2.
+pub(crate) const STALE: &str = "a held call was decided under the settings from before the pause";
+
 /// Fault 103.
 pub(crate) const LET_THROUGH: &str = "a blocked caller in shadow mode that may wait is charged";
 
@@ -151,7 +154,7 @@ pub(crate) struct Model {
 }
 
 /// Reads the rows of a policy and a caller from the limiter, if they can be seen.
-pub(crate) type Probe<'a> = &'a dyn Fn(usize, &Caller) -> Option<Vec<Vec<(f64, Time)>>>;
+pub(crate) type Probe<'a> = &'a dyn Fn(usize, &Caller) -> Option<Vec<Vec<(f64, Time, u32)>>>;
 
 impl Model {
     pub(crate) fn new(world: &World, facts: &Facts2) -> Model {
@@ -189,13 +192,17 @@ impl Model {
         self.now
     }
 
-    /// Returns whether the model cannot know what an operation does: the shard of a charge of 0 tokens cannot be seen.
+    /// Returns whether the model cannot know what an operation does: it cannot be seen which shard a charge of 0 tokens
+    /// has refilled. The quotas of a waiting call may change before it is decided.
     pub(crate) fn is_hidden(&self, op: &Op) -> bool {
-        let Op::Settle { pick, .. } = op else { return false };
-        position(self.receipts.len(), *pick).is_some_and(|index| {
-            let decisions = &self.receipts[index].decisions;
-            decisions.iter().any(|decision| decision.take.cost == 0 && decision.take.spec.shards > 1)
-        })
+        match op {
+            Op::Call { how: How::Check, .. } => false,
+            Op::Call { charges, how: How::Wait(_), .. } => charges.iter().any(|of| of.cost == 0),
+            Op::Call { charges, .. } => {
+                self.resolve(charges, None).iter().any(|take| take.cost == 0 && take.spec.shards > 1)
+            }
+            _ => false,
+        }
     }
 
     /// Returns whether a row had expired that would not have expired at an earlier instant. The limiter may have
@@ -378,7 +385,9 @@ impl Model {
         if possible.len() > 1 && possible.iter().flatten().any(|outcome| !outcome.rows.is_empty()) {
             possible.retain(|outcome| outcome.as_ref().is_ok_and(|outcome| self.is_seen(outcome, charges, probe)));
             if possible.is_empty() {
-                return Err(format!("{seen:?} is possible, but not with these rows"));
+                let rows: Vec<_> = charges.iter().map(|of| probe(of.policy, &of.caller)).collect();
+                let rows = format!("{rows:?}; before, they were {:?}", self.rows);
+                return Err(format!("{seen:?} is possible, but not with the rows {rows}"));
             }
         }
         let Ok(outcome) = possible.swap_remove(0) else { return Ok(()) };
@@ -436,14 +445,16 @@ impl Model {
             let Some(quotas) = probe(of.policy, &of.caller) else { return true };
             let takes = self.resolve(std::slice::from_ref(of), None);
             takes.iter().zip(&quotas).all(|(take, shards)| {
-                shards.iter().enumerate().all(|(shard, (spent, at))| {
+                shards.iter().enumerate().all(|(shard, (spent, at, stamp))| {
                     let key = self.row_key(take, shard);
                     let changed = outcome.rows.iter().find(|(changed, _)| *changed == key).map(|(_, row)| *row);
                     let row = changed.unwrap_or(take.rules[shard].loaded(self.row(&key), self.now));
                     let asked = Asked { row: 0, rule: take.rules[shard], cost: 0, wait: None };
                     // A row is read as it is stored, or refilled.
                     let refilled = adapter::decide(&mut [row], &[asked], self.now)[0].row;
-                    let is_same = |row: Row| (row.spent, row.at.get()) == (*spent, *at) || row.spent + *spent == 0.0;
+                    let is_same = |row: Row| {
+                        (row.spent, row.at.get(), row.stamp) == (*spent, *at, *stamp) || row.spent + *spent == 0.0
+                    };
                     is_same(row) || is_same(refilled)
                 })
             })
@@ -1089,10 +1100,13 @@ impl Model {
                 return Err(format!("at the end of a pause, {seen:?} is possible, but not with these rows"));
             }
         }
+        if possible.len() > 1 && possible[0].0.is_some() {
+            // The stale charge is in rows that the settings in force do not use, so it cannot be seen which shard has it.
+            return Err(STALE.to_owned());
+        }
         let (known, outcome) = possible.swap_remove(0);
         if known.is_some() {
-            let text = "a held call was decided under the settings from before the pause".to_owned();
-            self.findings.push(Finding::of(known, text));
+            self.findings.push(Finding::of(known, STALE.to_owned()));
         }
         let Ok(outcome) = outcome else {
             self.waiting.remove(index);
