@@ -424,12 +424,14 @@ impl Model {
         let Outcome { mut decisions, rows, fallback, guarded } = outcome;
         if take {
             self.fallback.extend(fallback);
+            for decision in decisions.iter().filter(|decision| decision.record.is_some()) {
+                let row = decision.rule.loaded(self.row(&decision.row), self.now);
+                self.ledger.roll(decision.row, decision.rule.level(&row, self.now));
+            }
             for decision in decisions.iter_mut().filter(|decision| decision.record.is_some() && !decision.shadowed) {
                 self.numbers += 1;
                 decision.number = self.numbers;
                 if decision.by == By::Backend && rows.iter().any(|(key, _)| *key == decision.row) {
-                    let row = self.row(&decision.row);
-                    self.ledger.roll(decision.row, decision.rule.level(&row, self.now));
                     self.ledger.charge(decision.row, decision.number, decision.take.cost);
                 }
             }
@@ -1016,6 +1018,8 @@ impl Model {
         self.receipts.clear();
         self.fallback.clear();
         let now = self.now;
+        // Expired rows are not saved, and with them what was given back.
+        self.rows.retain(|_, row| row.clear.get() > now || now >= adapter::LAST);
         self.offenders.retain(|_, offender| offender.until > now);
         self.blocks.retain(|_, until| *until > now);
         self.pauses.retain(|_, until| *until > now);
