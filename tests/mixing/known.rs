@@ -36,6 +36,8 @@ impl Finding {
     /// A text that is the same for findings of the same fault.
     pub(crate) fn kind(&self) -> String {
         match self.known.and_then(|known| KNOWN.iter().find(|(number, _)| *number == known)) {
+            // Fault 9 has several parts.
+            Some((9, _)) => format!("fault 9: {}", self.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ")),
             Some((number, text)) => format!("fault {number}: {text}"),
             None => self.text.chars().filter(|c| !c.is_ascii_digit()).take(90).collect(),
         }

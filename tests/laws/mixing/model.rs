@@ -196,7 +196,11 @@ impl Model {
     /// has refilled. The quotas of a waiting call may change before it is decided.
     pub(crate) fn is_hidden(&self, op: &Op) -> bool {
         match op {
-            Op::Call { how: How::Check, .. } => false,
+            // A check of two charges to one row, under two quotas, tells only roughly what is left.
+            Op::Call { charges, how: How::Check, .. } => {
+                let rows = || charges.iter().map(|of| (of.policy, of.caller.key));
+                rows().enumerate().any(|(i, row)| rows().take(i).any(|earlier| earlier == row))
+            }
             Op::Call { charges, how: How::Wait(_), .. } => charges.iter().any(|of| of.cost == 0),
             Op::Call { charges, .. } => {
                 self.resolve(charges, None).iter().any(|take| take.cost == 0 && take.spec.shards > 1)
@@ -231,7 +235,7 @@ impl Model {
                     receipt.settled.fill(true);
                     let decisions = receipt.decisions.iter();
                     let rows: Vec<(RowKey, u64)> =
-                        decisions.map(|decision| (decision.row, decision.take.spec.shards)).collect();
+                        decisions.map(|decision| (decision.row, decision.rule_shards())).collect();
                     return self.reset(&rows, seen);
                 }
                 None => Answer::Nothing,
@@ -420,12 +424,14 @@ impl Model {
         let Outcome { mut decisions, rows, fallback, guarded } = outcome;
         if take {
             self.fallback.extend(fallback);
+            for decision in decisions.iter().filter(|decision| decision.record.is_some()) {
+                let row = decision.rule.loaded(self.row(&decision.row), self.now);
+                self.ledger.roll(decision.row, decision.rule.level(&row, self.now));
+            }
             for decision in decisions.iter_mut().filter(|decision| decision.record.is_some() && !decision.shadowed) {
                 self.numbers += 1;
                 decision.number = self.numbers;
                 if decision.by == By::Backend && rows.iter().any(|(key, _)| *key == decision.row) {
-                    let row = self.row(&decision.row);
-                    self.ledger.roll(decision.row, decision.rule.level(&row, self.now));
                     self.ledger.charge(decision.row, decision.number, decision.take.cost);
                 }
             }
@@ -853,7 +859,10 @@ impl Model {
             let row = self.fallback.get(&decision.row).copied().unwrap_or_default();
             let row = decision.rule.loaded(row, self.now);
             let (settled, done) = decision.rule.settle(&row, &record, self.now, actual);
-            self.fallback.insert(decision.row, settled);
+            // A row that does not change is not written, even if it has expired.
+            if settled != row {
+                self.fallback.insert(decision.row, settled);
+            }
             took_effect &= done;
         }
         if remote.is_empty() {
@@ -867,7 +876,9 @@ impl Model {
             let row = decision.rule.loaded(self.row(&decision.row), self.now);
             let (settled, done) = decision.rule.settle(&row, &record, self.now, actual);
             took_effect &= done;
-            self.rows.insert(decision.row, settled);
+            if settled != row {
+                self.rows.insert(decision.row, settled);
+            }
             let levels = (decision.rule.level(&row, self.now), decision.rule.level(&settled, self.now));
             self.ledger.roll(decision.row, levels.0);
             if let (Some(before), Some(after)) = levels {
@@ -932,7 +943,9 @@ impl Model {
                 self.check_no_later(rule, &row, &credited);
                 self.ledger.roll(key, rule.level(&row, self.now));
                 self.ledger.roll(key, rule.level(&credited, self.now));
-                self.rows.insert(key, credited);
+                if credited != row {
+                    self.rows.insert(key, credited);
+                }
             }
         }
         Answer::Flag(took_effect)
@@ -1005,6 +1018,8 @@ impl Model {
         self.receipts.clear();
         self.fallback.clear();
         let now = self.now;
+        // Expired rows are not saved, and with them what was given back.
+        self.rows.retain(|_, row| row.clear.get() > now || now >= adapter::LAST);
         self.offenders.retain(|_, offender| offender.until > now);
         self.blocks.retain(|_, until| *until > now);
         self.pauses.retain(|_, until| *until > now);
