@@ -177,7 +177,7 @@ impl Facts {
         let read = || {
             let limiter = RateLimiter::builder(MemoryBackend::new()).secret(secret()).build();
             let policy = Policy::try_new(policy, quota(spec)).unwrap();
-            let snapshots = now(limiter.snapshots(&policy, subject_of(key)));
+            let snapshots = now(limiter.snapshot(&policy, subject_of(key)));
             snapshots[0].rows().iter().map(|(quota, _)| Rule(*quota)).collect()
         };
         self.rules.entry((policy.to_owned(), key, *spec)).or_insert_with(read).clone()
@@ -313,7 +313,7 @@ impl Program {
     /// Returns `None` if a block or a deny list hides them.
     pub(crate) fn rows(&self, policy: usize, caller: &Caller) -> Option<Vec<Vec<(f64, Time, u32)>>> {
         let failing = self.failing.swap(false, Ordering::Relaxed);
-        let snapshots = now(self.limiter.snapshots(&self.policies[policy], subject(caller)));
+        let snapshots = now(self.limiter.snapshot(&self.policies[policy], subject(caller)));
         self.failing.store(failing, Ordering::Relaxed);
         let numbers = |(_, row): &(Quota, State)| (row.spent, row.at.get(), row.stamp);
         let is_hidden = snapshots.iter().any(|snapshot| snapshot.not_before().is_some());
