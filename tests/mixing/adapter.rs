@@ -86,19 +86,29 @@ impl Rule {
         }
     }
 
-    /// Returns the row as a backend loads it, which may have dropped it after it expired. At the last instant, nothing
-    /// expires.
-    pub(crate) fn loaded(&self, row: Row, now: Time) -> Row {
-        if row.clear.get() > now || now >= LAST {
+    /// Returns the row as a backend loads it, which may have dropped it after it expired. What was given back is
+    /// remembered until `carry_until`, for later settlements. At the last instant, nothing expires.
+    pub(crate) fn loaded(&self, row: Row, carry_until: Time, now: Time) -> Row {
+        if now >= LAST {
             return row;
         }
-        // What was given back is remembered for longer, for later settlements.
-        let is_counted =
-            row.stamp == algorithm::stamp(&self.0) && self.0.algorithm() != algorithm::Algorithm::SlidingWindow;
-        if is_counted && row.carry > 0.0 {
-            return State { carry: row.carry, stamp: row.stamp, ..State::default() };
+        let is_own = row.stamp == algorithm::stamp(&self.0);
+        let is_count = !is_own || self.0.algorithm() == algorithm::Algorithm::SlidingWindow;
+        let is_expired = row.clear.get() <= now;
+        let carry = if is_count || carry_until > now { row.carry } else { 0.0 };
+        match (is_expired, is_count || carry == 0.0) {
+            (false, _) => State { carry, ..row },
+            (true, true) => State::default(),
+            (true, false) => State { carry, stamp: row.stamp, ..State::default() },
         }
-        State::default()
+    }
+
+    /// Returns until when a backend remembers how much of a row was given back: until all of it would be repaid.
+    pub(crate) fn carry_until(&self, row: &Row, now: Time) -> Time {
+        let ceiling = self.0.get_max_reserved().map_or(f64::MAX, |reserved| (self.0.get_capacity() + reserved) as f64);
+        let owed = State { spent: (row.spent + row.carry).min(ceiling), at: Micros::new(now), carry: 0.0, ..*row };
+        let repaid = self.denied_for(&owed, now, self.0.get_capacity()).map_or(LAST, |wait| now.saturating_add(wait));
+        repaid.div_ceil(1_000_000).saturating_mul(1_000_000)
     }
 
     /// Returns whether another quota wrote the row, so that this one has to convert it.

@@ -136,6 +136,8 @@ pub(crate) struct Model {
     latest: Time,
     rows: HashMap<RowKey, Row>,
     fallback: HashMap<RowKey, Row>,
+    /// Until when the rows (or with `true`, those of the fallback) remember what was given back.
+    carries: HashMap<(bool, RowKey), Time>,
     generations: Vec<u64>,
     set: Vec<(usize, Scope, Vec<Spec>)>,
     enforcement: Vec<Option<Enforcement>>,
@@ -166,6 +168,7 @@ impl Model {
             latest: world.start,
             rows: HashMap::new(),
             fallback: HashMap::new(),
+            carries: HashMap::new(),
             generations: vec![0; policies],
             set: Vec::new(),
             enforcement: vec![None; policies],
@@ -423,9 +426,13 @@ impl Model {
         let is_allowed = outcome.is_allowed();
         let Outcome { mut decisions, rows, fallback, guarded } = outcome;
         if take {
-            self.fallback.extend(fallback);
+            let rule = |key: &RowKey| decisions.iter().rev().find(|of| of.row == *key).map(|of| of.rule);
+            let changed = |(key, row): (RowKey, Row)| rule(&key).map(|rule| (key, rule, row));
+            let fallback: Vec<_> = fallback.into_iter().filter_map(changed).collect();
+            let stored: Vec<_> = rows.iter().copied().filter_map(changed).collect();
+            fallback.into_iter().for_each(|(key, rule, row)| self.store(true, key, &rule, row));
             for decision in decisions.iter().filter(|decision| decision.record.is_some()) {
-                let row = decision.rule.loaded(self.row(&decision.row), self.now);
+                let row = self.loaded(false, &decision.row, &decision.rule);
                 self.ledger.roll(decision.row, decision.rule.level(&row, self.now));
             }
             for decision in decisions.iter_mut().filter(|decision| decision.record.is_some() && !decision.shadowed) {
@@ -435,9 +442,7 @@ impl Model {
                     self.ledger.charge(decision.row, decision.number, decision.take.cost);
                 }
             }
-            for (key, row) in rows {
-                self.rows.insert(key, row);
-            }
+            stored.into_iter().for_each(|(key, rule, row)| self.store(false, key, &rule, row));
             if !guarded {
                 self.protect(&decisions, charges, ip);
             }
@@ -454,7 +459,7 @@ impl Model {
                 shards.iter().enumerate().all(|(shard, (spent, at, stamp))| {
                     let key = self.row_key(take, shard);
                     let changed = outcome.rows.iter().find(|(changed, _)| *changed == key).map(|(_, row)| *row);
-                    let row = changed.unwrap_or(take.rules[shard].loaded(self.row(&key), self.now));
+                    let row = changed.unwrap_or_else(|| self.loaded(false, &key, &take.rules[shard]));
                     let asked = Asked { row: 0, rule: take.rules[shard], cost: 0, wait: None };
                     // A row is read as it is stored, or refilled.
                     let refilled = adapter::decide(&mut [row], &[asked], self.now)[0].row;
@@ -580,7 +585,7 @@ impl Model {
                 lines.push((self.row_key(take, 0), rule, take));
             }
         }
-        let (decided, fallback) = self.step(&self.fallback, &lines, take);
+        let (decided, fallback) = self.step(true, &lines, take);
         let all_granted = decided.iter().all(|decided| !matches!(decided.answer, Answered::Deny(_)));
         let mut local = decided.into_iter().map(|decision| Decision { by: By::Fallback, ..decision });
         let decisions = takes.iter().zip(&modes).map(|(take, mode)| match mode {
@@ -594,13 +599,8 @@ impl Model {
         Ok(Outcome { decisions: decisions.collect(), fallback, ..Outcome::default() })
     }
 
-    /// Decides lines together on rows of a map. Returns the decisions and, if all are granted, the changed rows.
-    fn step(
-        &self,
-        map: &HashMap<RowKey, Row>,
-        lines: &[(RowKey, Rule, &Take)],
-        take: bool,
-    ) -> (Vec<Decision>, Vec<(RowKey, Row)>) {
+    /// Decides lines together on the limiter's rows, or on those of its fallback. Returns the decisions and, if all are granted, the changed rows.
+    fn step(&self, is_local: bool, lines: &[(RowKey, Rule, &Take)], take: bool) -> (Vec<Decision>, Vec<(RowKey, Row)>) {
         let mut keys: Vec<RowKey> = Vec::new();
         let mut asked = Vec::new();
         for (key, rule, take) in lines {
@@ -610,9 +610,8 @@ impl Model {
             });
             asked.push(Asked { row, rule: *rule, cost: take.cost, wait: take.wait });
         }
-        let stored = |key: &RowKey| map.get(key).copied().unwrap_or_default();
         let first = |key: &RowKey| lines.iter().find(|(of, ..)| of == key).map(|(_, rule, _)| rule);
-        let loaded = |key: &RowKey| first(key).map_or(stored(key), |rule| rule.loaded(stored(key), self.now));
+        let loaded = |key: &RowKey| first(key).map_or(Row::default(), |rule| self.loaded(is_local, key, rule));
         let before: Vec<Row> = keys.iter().map(loaded).collect();
         let mut after = before.clone();
         let decided = adapter::decide(&mut after, &asked, self.now);
@@ -656,7 +655,7 @@ impl Model {
                         charge.iter().map(|take| (self.row_key(take, *shard), take.rules[*shard], take))
                     })
                     .collect();
-                let (decisions, rows) = self.step(&self.rows, &lines, true);
+                let (decisions, rows) = self.step(false, &lines, true);
                 Outcome { decisions, rows, ..Outcome::default() }
             })
             .collect();
@@ -680,7 +679,7 @@ impl Model {
                 lines.extend(charge.iter().map(|take| (self.row_key(take, shard), take.rules[shard], take)));
             }
         }
-        let (decided, _) = self.step(&self.rows, &lines, false);
+        let (decided, _) = self.step(false, &lines, false);
         let (mut left, mut best) = (&decided[..], Vec::new());
         for charge in &charges {
             let (own, rest) = left.split_at(charge.len() * charge[0].rules.len());
@@ -733,8 +732,17 @@ impl Model {
         RowKey { policy: take.policy, generation, key: take.key, shard, window: take.window }
     }
 
-    fn row(&self, key: &RowKey) -> Row {
-        self.rows.get(key).copied().unwrap_or_default()
+    /// Returns the row as the limiter (or its fallback) loads it for a quota.
+    fn loaded(&self, is_local: bool, key: &RowKey, rule: &Rule) -> Row {
+        let rows = if is_local { &self.fallback } else { &self.rows };
+        let row = rows.get(key).copied().unwrap_or_default();
+        rule.loaded(row, self.carries.get(&(is_local, *key)).copied().unwrap_or(0), self.now)
+    }
+
+    fn store(&mut self, is_local: bool, key: RowKey, rule: &Rule, row: Row) {
+        self.carries.insert((is_local, key), rule.carry_until(&row, self.now));
+        let rows = if is_local { &mut self.fallback } else { &mut self.rows };
+        rows.insert(key, row);
     }
 
     fn lines(&self, decisions: &[Decision]) -> Answer {
@@ -856,12 +864,11 @@ impl Model {
         }
         let mut took_effect = true;
         for (decision, record) in local {
-            let row = self.fallback.get(&decision.row).copied().unwrap_or_default();
-            let row = decision.rule.loaded(row, self.now);
+            let row = self.loaded(true, &decision.row, &decision.rule);
             let (settled, done) = decision.rule.settle(&row, &record, self.now, actual);
             // A row that does not change is not written, even if it has expired.
             if settled != row {
-                self.fallback.insert(decision.row, settled);
+                self.store(true, decision.row, &decision.rule, settled);
             }
             took_effect &= done;
         }
@@ -873,11 +880,11 @@ impl Model {
         }
         let mut forfeited = false;
         for (decision, record) in remote {
-            let row = decision.rule.loaded(self.row(&decision.row), self.now);
+            let row = self.loaded(false, &decision.row, &decision.rule);
             let (settled, done) = decision.rule.settle(&row, &record, self.now, actual);
             took_effect &= done;
             if settled != row {
-                self.rows.insert(decision.row, settled);
+                self.store(false, decision.row, &decision.rule, settled);
             }
             let levels = (decision.rule.level(&row, self.now), decision.rule.level(&settled, self.now));
             self.ledger.roll(decision.row, levels.0);
@@ -937,14 +944,14 @@ impl Model {
                     continue;
                 }
                 let key = self.row_key(&take, shard);
-                let row = rule.loaded(self.row(&key), self.now);
+                let row = self.loaded(false, &key, rule);
                 let (credited, done) = rule.settle(&row, &adapter::credit(share), self.now, 0);
                 took_effect |= done;
                 self.check_no_later(rule, &row, &credited);
                 self.ledger.roll(key, rule.level(&row, self.now));
                 self.ledger.roll(key, rule.level(&credited, self.now));
                 if credited != row {
-                    self.rows.insert(key, credited);
+                    self.store(false, key, rule, credited);
                 }
             }
         }
