@@ -15,7 +15,7 @@ use tollgate::policy::Enforce;
 use tollgate::{DAY, FailureMode, LimitError, Policy, Quota, RateLimiter, Receipt};
 
 use super::adapter;
-use super::terms::{Answer, Kind, Line};
+use super::terms::{Answer, By, Kind, Line};
 
 /// How the rows of a policy are kept. All quotas refill so slowly that a run sees no refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +96,12 @@ impl Pair {
         self.limiters[at].reset_policy(&self.policies[policy]).await.unwrap();
     }
 
-    /// Returns the tokens that are left, as a check reads them.
+    /// Returns the tokens that are left, as a check reads them. `None` if the check is answered from memory, because a
+    /// denial is remembered for a second, whatever the other limiter gives back.
     pub(crate) async fn remaining(&self, at: usize, policy: usize, key: u8) -> Option<u64> {
-        self.limiters[at].remaining(&self.policies[policy], u64::from(key)).await.ok()
+        let check = self.limiters[at].try_acquire(&self.policies[policy], u64::from(key)).cost(0).check();
+        let line = adapter::line(&check.await.ok()?);
+        line.remaining.filter(|_| line.by != By::Remembered)
     }
 
     /// Pauses and resumes a key without waiting for the server.

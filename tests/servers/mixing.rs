@@ -254,7 +254,7 @@ async fn play(url: &str, prefix: &str, shapes: &[Shape], operations: &[Op]) -> P
             let of = spent.get(&(policy, key)).copied().unwrap_or_default();
             // The rows of shards are read by spending what is left, because of fault 1.
             let left = match shape.shards {
-                1 => pair.remaining(0, policy, key).await.expect("the server is up"),
+                1 => pair.remaining(1, policy, key).await.expect("the server is up"),
                 _ => drained(&pair, policy, key).await,
             };
             compare(of, *shape, left, None, &"at the end", &mut find);
