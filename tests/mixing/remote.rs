@@ -42,7 +42,7 @@ impl Pair {
         let failing = [false, false].map(|failing| Arc::new(AtomicBool::new(failing)));
         let mut limiters = Vec::new();
         for failing in &failing {
-            let builder = RedisBackend::builder().prefix(prefix).deadline(20 * tollgate::SECOND);
+            let builder = RedisBackend::builder().prefix(prefix).deadline(60 * tollgate::SECOND);
             let inner = builder.notices_every(Duration::from_millis(50)).connect(url).await.unwrap();
             let backend = FailingServer { inner, failing: Arc::clone(failing) };
             let builder = RateLimiter::builder(backend).on_failure(FailureMode::Deny);
