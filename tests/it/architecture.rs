@@ -163,18 +163,18 @@ fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
 
 #[test]
 fn upward_imports_are_detected() {
-    assert!(upward_names("algorithm", "use std::fmt;\nuse super::policy::Key;").len() == 1);
-    assert!(upward_names("backend", "use super::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
-    assert!(upward_names("policy", "fn f() -> super::backend::Error {}").len() == 1);
+    assert!(upward_names("algorithm", "use std::fmt;\nuse crate::policy::Key;").len() == 1);
+    assert!(upward_names("backend", "use crate::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
+    assert!(upward_names("policy", "fn f() -> crate::backend::Error {}").len() == 1);
     assert!(
-        upward_names("policy", "use super::clock::Clock;").len() == 1,
+        upward_names("policy", "use crate::clock::Clock;").len() == 1,
         "a module must not name another module at the same level"
     );
-    assert!(upward_names("policy", "use super::Quota;").len() == 1, "a module must not name the crate root");
+    assert!(upward_names("policy", "use crate::Quota;").len() == 1, "a module must not name the crate root");
     assert!(!upward_names("algorithm", "use super::super::backend::Error;").is_empty());
     assert!(upward_names("nowhere", "").len() == 1, "a module without a level must be detected");
-    assert!(upward_names("limiter", "use super::backend::{Error, Take};\n// super::middleware").is_empty());
-    assert!(upward_names("middleware", "use super::key;\nuse super::middleware::x;").is_empty());
+    assert!(upward_names("limiter", "use crate::backend::{Error, Take};\n// crate::middleware").is_empty());
+    assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
 
 /// Returns a message for each name in `text` that the module order forbids. `text` is the source of a file in `module`.
@@ -197,7 +197,7 @@ fn upward_names(module: &str, text: &str) -> Vec<String> {
             _ if name == module => {}
             Some(other) if other < own => {}
             Some(other) => faults.push(format!("{module} (level {own}) uses {name} (level {other})")),
-            None => faults.push(format!("{module} uses super::{name}: import it from its module instead")),
+            None => faults.push(format!("{module} uses crate::{name}: import it from its module instead")),
         }
     }
     faults
