@@ -2,10 +2,10 @@
 
 pub(crate) mod adapter;
 pub(crate) mod known;
-#[path = "../support/random.rs"]
-pub(crate) mod random;
 #[cfg(feature = "redis")]
 #[allow(dead_code)] // Only the harness on a server uses it.
 pub(crate) mod remote;
 pub(crate) mod run;
 pub(crate) mod terms;
+
+pub(crate) use crate::support::random;
