@@ -26,6 +26,9 @@ pub(crate) struct Shape {
     pub(crate) leases: bool,
 }
 
+/// How long a lease can be spent. Its holder asks for the next one before.
+pub(crate) const LEASE_LIFE: Duration = tollgate::algorithm::LEASE_LIFE;
+
 /// Two limiters on one server, each with its own connection.
 pub(crate) struct Pair {
     policies: Vec<Policy>,

@@ -15,10 +15,11 @@
 pub(crate) mod shared;
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use self::shared::known::Finding;
 use self::shared::random::Random;
-use self::shared::remote::{Pair, Shape};
+use self::shared::remote::{LEASE_LIFE, Pair, Shape};
 use self::shared::run::{self, Played};
 use self::shared::terms::{Answer, Kind};
 use crate::support::server::Server;
@@ -115,10 +116,15 @@ struct Held {
 
 async fn play(url: &str, prefix: &str, shapes: &[Shape], operations: &[Op]) -> Played {
     let mut pair = Pair::start(url, prefix, shapes).await;
+    // What is held of a lease counts as spent if the lease ends before it is given back: on a machine that is so slow, or
+    // in an outage that lasts so long, leased keys are not compared.
+    let (mut is_slow, mut last, mut outage) = (false, Instant::now(), None::<Instant>);
     let (mut played, mut spent) = (Played::default(), HashMap::<(usize, u8), Spent>::new());
     let (mut held, mut down) = (Vec::<Held>::new(), [false; 2]);
     let mut find = |known: Option<u8>, text: String| played.findings.push(Finding::of(known, text));
     for operation in operations {
+        is_slow |= last.elapsed() > LEASE_LIFE * 3 / 4;
+        last = Instant::now();
         let name = match *operation {
             Op::Limit { at, policy, key, cost } => {
                 let line = pair.limit(at, policy, key, cost).await;
@@ -242,12 +248,18 @@ async fn play(url: &str, prefix: &str, shapes: &[Shape], operations: &[Op]) -> P
             Op::Fail { at, failing } => {
                 pair.fail(at, failing);
                 down[at] = failing;
+                if down[0] || down[1] {
+                    outage.get_or_insert_with(Instant::now);
+                } else if let Some(began) = outage.take() {
+                    is_slow |= began.elapsed() > LEASE_LIFE / 4;
+                }
                 "outage"
             }
         };
         played.done.push(name);
     }
     [0, 1].into_iter().for_each(|at| pair.fail(at, false));
+    is_slow |= outage.is_some_and(|began| began.elapsed() > LEASE_LIFE / 4);
     pair.shut_down().await;
     for (policy, shape) in shapes.iter().enumerate() {
         for key in 1..=KEYS as u8 {
@@ -257,7 +269,9 @@ async fn play(url: &str, prefix: &str, shapes: &[Shape], operations: &[Op]) -> P
                 1 => pair.remaining(1, policy, key).await.expect("the server is up"),
                 _ => drained(&pair, policy, key).await,
             };
-            compare(of, *shape, left, None, &"at the end", &mut find);
+            if !(shape.leases && is_slow) {
+                compare(of, *shape, left, None, &"at the end", &mut find);
+            }
         }
     }
     played
