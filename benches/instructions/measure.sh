@@ -47,7 +47,7 @@ budget() {
     echo "| --- | ---: | ---: |"
     "$program" | while read -r path; do
         times=$more
-        if [ "$path" = "decision, new key" ]; then times=$more_growing; fi
+        case $path in "decision, new key"*) times=$more_growing ;; esac
         before=$(count "$path" $few)
         after=$(count "$path" $((few + times)))
         echo "| $path | $(((after - before + times / 2) / times)) | $(budget "$path") |"
